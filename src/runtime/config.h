@@ -1,0 +1,44 @@
+// The settings: one table, from which the environment is read, torch.fl.config
+// is made and the table in the docs is written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fl {
+
+// X(name, ENVIRONMENT, default, allowed, sentence)
+//   allowed: "a|b|c" a choice; "int", "float>=0", "size" (bytes, K M G suffixes), "text", "bool"
+#define FL_SETTINGS(X)                                                                              \
+  X(fallback, "FL_FALLBACK", "warn", "warn|error|quiet", "what an operator does that has to run on the CPU") \
+  X(fallback_allow, "FL_FALLBACK_ALLOW", "", "text", "operators that may fall back silently, comma-separated") \
+  X(fallback_deny, "FL_FALLBACK_DENY", "", "text", "operators that must not fall back, comma-separated") \
+  X(visible_devices, "FL_VISIBLE_DEVICES", "", "text", "devices to use, in this order: sim:1,sim:0; empty: all") \
+  X(chip_path, "FL_CHIP_PATH", "", "text", "chip libraries to load besides the installed ones, separated by ':'") \
+  X(cuda_view, "FL_CUDA_VIEW", "auto", "auto|1|0", "whether \"cuda\" means the chip; auto: if no NVIDIA device is usable") \
+  X(log, "FL_LOG", "warning", "error|warning|info|debug", "what is logged")                       \
+  X(log_file, "FL_LOG_FILE", "", "text", "log into this file, rotated at 10 MB, instead of stderr") \
+  X(fault_lines, "FL_FAULT_LINES", "0", "bool", "record the Python line of each launch, for the text of later faults") \
+  X(sync_timeout, "FL_SYNC_TIMEOUT", "0", "float>=0", "seconds after which waiting for a device is an error; 0: never") \
+  X(memory_fraction, "FL_MEMORY_FRACTION", "1", "float>=0", "share of a device's memory that may be allocated")
+
+struct Setting {
+  const char *name, *environment, *fallback_value, *allowed, *sentence;
+};
+const std::vector<Setting>& settings();
+
+// Current text of a setting: set value, else environment, else default.  A bad
+// value is refused with an Error that names the setting and what is allowed.
+std::string setting(const std::string& name);
+void set_setting(const std::string& name, const std::string& value);
+
+// Hot ones, kept parsed: one relaxed load each.
+bool fault_lines() noexcept;
+enum class Fallback { kWarn, kError, kQuiet };
+Fallback fallback_policy() noexcept;
+double sync_timeout_seconds() noexcept;
+
+// Lines at or above the level go to stderr or the file: "torch-fl WARNING: text".
+void log(int level, const std::string& text);  // level: FL_LOG_…
+
+}  // namespace fl

@@ -1,0 +1,42 @@
+// What was submitted, for those who have to explain a fault.
+//
+// Each launch gets a tag, a number that counts up.  What the tag stands for
+// (operator, shapes, dtypes, and with the setting fault_lines the user's line)
+// is written into a ring of the last 16,384 launches: 20 ns, no lock, no
+// allocation.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "runtime/stream.h"
+
+namespace fl {
+
+// One operator of PyTorch and how often it ran in which way.  Objects are
+// static, register themselves, and live for ever.
+struct Op {
+  explicit Op(const char* name);                 // "aten::add"; the text must live for ever
+  const char* const name;
+  std::atomic<uint64_t> native{0}, composed{0}, fallback{0};
+  std::atomic<uint64_t> fallback_bytes{0}, fallback_ns{0};
+  std::atomic<const char*> first_call_site{nullptr};  // of the first fallback; "file.py:12"; leaked on purpose
+  Op* next;
+};
+Op* first_op() noexcept;                         // head of the list of all
+Op& find_op(const std::string& name);            // made on demand; takes a lock
+
+// Record a launch on the stream and return the ABI's view of it.
+fl_launch make_launch(const Op& op, Stream& stream, const fl_tensor* const* tensors, int n_tensors) noexcept;
+
+// "aten::mm on sim:0, stream 0: float32[64, 10], float32[10, 5]; submitted at train.py:31".
+std::string describe_launch(uint64_t tag);
+
+// Where the user's program is: called by make_launch when the setting
+// fault_lines is on, and by the fallback report.  Set by the bridge; must
+// be callable from any thread; returns text that lives for ever, or null.
+void set_line_finder(const char* (*finder)());
+const char* user_line();
+
+}  // namespace fl
