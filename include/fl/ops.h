@@ -218,7 +218,8 @@ FL_STATIC_ASSERT(scalar_size, sizeof(fl_scalar) == 16);
   X(FREXP_MANTISSA, 85, 1, G, O, "frexp's mantissa")                                 \
   X(FREXP_EXPONENT, 86, 1, G, O, "frexp's exponent, as `type`")                      \
   X(LDEXP, 87, 2, G, O, "a × 2**b")                                                  \
-  X(FMA, 88, 3, G, O, "a * b + c, rounded once or twice")
+  X(FMA, 88, 3, G, O, "a * b + c, rounded once or twice")                            \
+  X(CONST, 89, 0, N, M, "the literal a | b << 16 | c << 32 | reserved << 48: the bits of a double, or an int64")
 
 enum {
 #define FL_OPCODE_ENUM(name, value, operands, types, tier, meaning) FL_OP_##name = (value),
@@ -232,7 +233,7 @@ typedef struct fl_instr {
   uint8_t type;   /* register type of the operands, and of the result unless BOOL */
   uint8_t memory; /* LOAD, STORE: the dtype in memory; CAST: the type it comes from */
   uint16_t a, b, c;
-  uint16_t reserved; /* 0 */
+  uint16_t reserved; /* 0, but for CONST */
 } fl_instr;
 FL_STATIC_ASSERT(instr_size, sizeof(fl_instr) == 12);
 

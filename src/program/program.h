@@ -23,6 +23,7 @@ class Builder {
   Value load(int input, uint8_t memory);                  // into its register type
   Value load(int input, uint8_t memory, uint8_t type);    // converted to `type`
   Value scalar(int number, uint8_t type);
+  Value constant(double value, uint8_t type);             // a literal, exact for |integers| < 2^53
   Value index(int dimension, uint8_t type);               // -1: row-major number
   Value cast(Value a, uint8_t type);                      // a itself when it has the type
   // Wraps an I32 or I64 value to a narrower integer dtype, as storing and loading it would.
@@ -38,7 +39,8 @@ class Builder {
   const fl_program* finish();
 
  private:
-  Value append(uint16_t op, uint8_t type, uint8_t memory, uint16_t a, uint16_t b, uint16_t c, uint8_t result);
+  Value append(uint16_t op, uint8_t type, uint8_t memory, uint16_t a, uint16_t b, uint16_t c, uint8_t result,
+               uint16_t d = 0);
   std::vector<fl_instr> code_;
   std::vector<uint8_t> types_;
   uint16_t inputs_ = 0, outputs_ = 0, scalars_ = 0;
