@@ -1,0 +1,9 @@
+// All that differs between the PyTorch versions that the bridge is built for,
+// and nothing else.
+#pragma once
+
+#include <torch/version.h>
+
+#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 13
+#error "torch-fl's bridge needs PyTorch 2.13 or later"
+#endif

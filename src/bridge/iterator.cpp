@@ -1,0 +1,263 @@
+// TensorIterator → pointwise program → launch.
+#include "bridge/iterator.h"
+
+#include <c10/util/Load.h>
+
+#include <atomic>
+#include <chrono>
+
+namespace fl::bridge {
+
+// ------------------------------------------------------------ program cache
+// Programs of one operator by the types of its operands.  A list that only
+// grows: an operator meets a handful of type combinations in a process.
+struct ProgramCache {
+  uint64_t key;
+  const fl_program* program;
+  ProgramCache* next;
+};
+
+namespace {
+
+std::mutex cache_mutex;  // writers only
+
+const fl_program* find_program(const IteratorOp& op, uint64_t key) {
+  auto* entry = std::atomic_ref<ProgramCache*>(const_cast<ProgramCache*&>(op.cache)).load(std::memory_order_acquire);
+  for (; entry; entry = entry->next)
+    if (entry->key == key) return entry->program;
+  return nullptr;
+}
+
+void keep_program(IteratorOp& op, uint64_t key, const fl_program* program) {
+  std::lock_guard lock(cache_mutex);
+  auto* entry = new ProgramCache{key, program, op.cache};
+  std::atomic_ref<ProgramCache*>(op.cache).store(entry, std::memory_order_release);
+}
+
+// Operand dtypes, which inputs are numbers, and the common type, in 64 bits.
+// bits: 5 an operand (at most 8), 8 for the mask, 5 for the common dtype.
+uint64_t make_key(const at::TensorIteratorBase& iter, unsigned number_mask, ScalarType common) {
+  uint64_t key = to_dtype(common);
+  for (int i = 0; i < iter.ntensors(); ++i) key = key << 5 | to_dtype(iter.dtype(i));
+  return key << 8 | number_mask;
+}
+
+ScalarType common_type(const IteratorOp& op, const at::TensorIteratorBase& iter) {
+  if (auto common = iter.maybe_common_dtype()) return *common;
+  if (op.by_output) return iter.dtype(0);
+  return iter.ninputs() ? iter.input_dtype(0) : iter.dtype(0);
+}
+
+// Does every opcode of the program run on the chip?
+bool claimed(const Chip& chip, const fl_program& program) {
+  for (unsigned i = 0; i < program.n_code; ++i)
+    if (!chip.claims(FL_ENTRY_POINTWISE, program.code[i].op, program.code[i].type)) return false;
+  return true;
+}
+
+const fl_program* make_program(IteratorOp& op, const at::TensorIteratorBase& iter, unsigned number_mask,
+                               ScalarType common, int n_scalars) {
+  uint8_t type = to_register(common);
+  if (type == FL_NONE) return nullptr;
+  Builder b;
+  Value in[FL_MAX_INPUTS + FL_MAX_SCALARS];
+  int inputs = 0, scalars = 0;
+  for (int i = 0; i < iter.ninputs(); ++i) {
+    uint8_t memory = to_dtype(iter.input_dtype(i));
+    if (memory == FL_NONE || register_type(memory) == FL_NONE) return nullptr;
+    in[i] = number_mask >> i & 1 ? b.scalar(scalars++, type) : b.load(inputs++, memory, type);
+  }
+  for (int k = 0; k < n_scalars; ++k) in[iter.ninputs() + k] = b.scalar(scalars++, type);
+  Value result = op.build(b, in, type, common);  // throws Error for types that the formula does not take
+  uint8_t memory = to_dtype(iter.dtype(0));
+  if (memory == FL_NONE || register_type(memory) == FL_NONE) return nullptr;
+  // Integers wrap in the common type, whatever the output's.
+  if (result.type == type && memory != to_dtype(common)) result = b.narrow(result, to_dtype(common));
+  b.store(0, b.cast(result, register_type(memory)), memory);
+  return b.finish();
+}
+
+// A CPU number among the inputs, rounded to the common type as PyTorch does.
+// Read in place: item() would cost a trip through the dispatcher.
+fl_scalar number_of(const at::TensorIteratorBase& iter, int operand, ScalarType common, uint8_t type) {
+  const void* data = iter.data_ptr(operand);
+  ScalarType dtype = iter.dtype(operand);
+  fl_scalar number{};
+  switch (type) {
+    case FL_F32:
+    case FL_F64: {
+      double value = c10::fetch_and_cast<double>(dtype, data);
+      if (common == at::kFloat) value = static_cast<float>(value);
+      if (common == at::kHalf) value = static_cast<float>(static_cast<at::Half>(static_cast<float>(value)));
+      if (common == at::kBFloat16) value = static_cast<float>(static_cast<at::BFloat16>(static_cast<float>(value)));
+      number.v.f = value;
+      break;
+    }
+    case FL_C64:
+    case FL_C128: {
+      auto value = c10::fetch_and_cast<c10::complex<double>>(dtype, data);
+      number.v.f = value.real();
+      number.imag = value.imag();
+      break;
+    }
+    case FL_BOOL:
+      number.v.i = c10::fetch_and_cast<bool>(dtype, data);
+      break;
+    default:
+      number.v.i = c10::fetch_and_cast<int64_t>(dtype, data);
+  }
+  return number;
+}
+
+}  // namespace
+
+bool IteratorViews::fill(const at::TensorIteratorBase& iter) {
+  int ndim = 0;
+  for (int d = iter.ndim() - 1; d >= 0; --d) {
+    int64_t size = iter.shape()[d];
+    if (size == 1) continue;
+    if (ndim == FL_MAX_DIMS) return false;
+    for (int i = 0; i < iter.ntensors(); ++i) strides[i][ndim] = iter.strides(i)[d] / iter.element_size(i);
+    sizes[ndim++] = size;
+  }
+  for (int i = 0; i < iter.ntensors(); ++i)
+    tensors[i] = fl_tensor{iter.data_ptr(i), sizes, strides[i], ndim, to_dtype(iter.dtype(i)), 0, 0};
+  return true;
+}
+
+namespace {
+
+bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars, int n_scalars) {
+  if (iter.numel() == 0) return true;
+  c10::Device device = iter.device(0);
+  unsigned number_mask = 0;
+  for (int i = 0; i < iter.ninputs(); ++i) {
+    int operand = iter.noutputs() + i;
+    if (iter.device(operand) == device) continue;
+    if (!iter.is_cpu_scalar(operand)) throw_mixed_devices(op.op, device, iter.device(operand));
+    number_mask |= 1u << i;
+  }
+  if (iter.ntensors() > 8 || iter.noutputs() != 1) return false;
+  Call call(op.op, device);
+  ScalarType common = common_type(op, iter);
+  uint64_t key = make_key(iter, number_mask, common);
+  const fl_program* program = find_program(op, key);
+  if (C10_UNLIKELY(!program)) {
+    try {
+      program = make_program(op, iter, number_mask, common, n_scalars);
+    } catch (const Error&) {
+      return false;  // PyTorch's own kernel then says what it takes
+    }
+    if (!program) return false;
+    keep_program(op, key, program);
+  }
+  if (C10_UNLIKELY(!claimed(call.chip(), *program))) return false;
+
+  IteratorViews views;
+  if (C10_UNLIKELY(!views.fill(iter))) {
+    // More dimensions than the ABI takes: the slowest one that is not 1, a slice at a time.
+    int slowest = iter.ndim() - 1;
+    while (iter.shape()[slowest] == 1) --slowest;
+    for (int64_t k = 0, n = iter.shape()[slowest]; k < n; ++k) {
+      std::unique_ptr<at::TensorIterator> slice = std::make_unique<at::TensorIterator>(iter);
+      slice->narrow(slowest, k, 1);
+      if (!run_iterator_unguarded(op, *slice, scalars, n_scalars)) return false;
+    }
+    return true;
+  }
+  fl_scalar numbers[FL_MAX_SCALARS];
+  int n = 0;
+  uint8_t type = to_register(common);
+  fl_tensor inputs[FL_MAX_INPUTS];
+  int n_inputs = 0;
+  for (int i = 0; i < iter.ninputs(); ++i) {
+    int operand = iter.noutputs() + i;
+    if (number_mask >> i & 1) numbers[n++] = number_of(iter, operand, common, type);
+    else inputs[n_inputs++] = views.tensors[operand];
+  }
+  for (int k = 0; k < n_scalars; ++k) numbers[n++] = to_scalar(scalars[k], type);
+  fl_pointwise_args args{program, inputs, views.tensors, numbers};
+  switch (n_inputs) {  // for the fault report: the output and up to three inputs
+    case 0: return call.native(call.chip().op.pointwise, args, {&views.tensors[0]});
+    case 1: return call.native(call.chip().op.pointwise, args, {&views.tensors[0], &inputs[0]});
+    case 2: return call.native(call.chip().op.pointwise, args, {&views.tensors[0], &inputs[0], &inputs[1]});
+    default: return call.native(call.chip().op.pointwise, args, {&views.tensors[0], &inputs[0], &inputs[1], &inputs[2]});
+  }
+}
+
+}  // namespace
+
+bool run_iterator(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars, int n_scalars) {
+  return guarded([&] { return run_iterator_unguarded(op, iter, scalars, n_scalars); });
+}
+
+// ------------------------------------------------------------- on the host
+
+namespace {
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+}  // namespace
+
+HostIterator::HostIterator(Op& op, at::TensorIteratorBase& iter, bool is_reduction) : op_(op), device_iter_(iter) {
+  std::string types;
+  for (int i = 0; i < iter.ntensors(); ++i) types += (i ? ", " : "") + std::string(c10::toString(iter.dtype(i)));
+  announce_fallback(op, types.c_str());
+  started_ns_ = now_ns();
+  // The operands as the iterator shaped them, in the types that a CPU kernel
+  // expects (it has no casts of its own): inputs in the common type, outputs
+  // in the type that they would have been computed in.
+  auto common = iter.maybe_common_dtype();
+  at::TensorIteratorConfig config;
+  config.check_all_same_dtype(false).resize_outputs(false).set_check_mem_overlap(false).promote_inputs_to_common_dtype(false);
+  config.is_reduction(is_reduction);
+  host_.reserve(iter.ntensors());
+  for (int i = 0; i < iter.ntensors(); ++i) {
+    const Tensor& t = iter.tensor(i);
+    std::vector<int64_t> sizes(iter.shape().rbegin(), iter.shape().rend()), strides;
+    for (auto s = iter.strides(i).rbegin(); s != iter.strides(i).rend(); ++s) strides.push_back(*s / iter.element_size(i));
+    Tensor host = t;
+    if (is_fl(t)) {
+      int64_t offset = (static_cast<char*>(iter.data_ptr(i)) - static_cast<char*>(t.storage().mutable_data())) / iter.element_size(i);
+      Tensor operand = t.as_strided(sizes, strides, offset);
+      if (!is_mapped(t)) bytes_ += operand.nbytes();
+      host = host_view(operand);
+    } else {
+      host = t.expand(sizes);
+    }
+    bool output = i < iter.noutputs();
+    ScalarType wanted = iter.dtype(i);
+    if (!output && common) wanted = *common;
+    if (output && common && iter.dtype(i) != *common && iter.operand(i).target_dtype == *common) wanted = *common;
+    if (output) targets_.push_back(host);
+    if (wanted != host.scalar_type()) host = host.to(wanted);
+    host_.push_back(host);
+  }
+  for (int i = 0; i < iter.noutputs(); ++i) config.add_output(host_[i]);
+  for (int i = iter.noutputs(); i < iter.ntensors(); ++i) config.add_const_input(host_[i]);
+  iter_ = config.build();
+}
+
+void HostIterator::finish() {
+  for (int i = 0; i < device_iter_.noutputs(); ++i) {
+    if (!targets_[i].is_same(host_[i])) targets_[i].copy_(host_[i]);
+    const Tensor& t = device_iter_.tensor(i);
+    if (is_fl(t) && !is_mapped(t)) {
+      std::vector<int64_t> sizes(device_iter_.shape().rbegin(), device_iter_.shape().rend()), strides;
+      int64_t element = device_iter_.element_size(i);
+      for (auto s = device_iter_.strides(i).rbegin(); s != device_iter_.strides(i).rend(); ++s) strides.push_back(*s / element);
+      int64_t offset = (static_cast<char*>(device_iter_.data_ptr(i)) - static_cast<char*>(t.storage().mutable_data())) / element;
+      // A reduced dimension has stride 0: one element of it is the result.
+      for (size_t d = 0; d < sizes.size(); ++d)
+        if (strides[d] == 0) sizes[d] = 1;
+      Tensor source = targets_[i];
+      for (size_t d = 0; d < sizes.size(); ++d)
+        if (source.size(static_cast<int64_t>(d)) != sizes[d]) source = source.narrow(static_cast<int64_t>(d), 0, sizes[d]);
+      t.as_strided(sizes, strides, offset).copy_(source);
+      bytes_ += source.nbytes();
+    }
+  }
+  account_fallback(op_, bytes_, static_cast<uint64_t>(now_ns() - started_ns_));
+}
+
+}  // namespace fl::bridge
