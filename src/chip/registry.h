@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -40,12 +41,15 @@ struct Chip {
   std::array<std::array<uint32_t, kKinds + 1>, FL_ENTRY_COUNT> claimed{};
 };
 
+constexpr int32_t kMaxDevices = 64;
+
 struct Device {
   int32_t index;      // ours, over all chips: what PyTorch calls fl:index
   int32_t local;      // the chip's own
   const Chip* chip;
-  std::string name;   // "sim:0"
+  std::string name;   // "sim:0": the chip's first device by identity, whatever is visible
   fl_device_properties properties;
+  std::mutex* serial = nullptr;  // set for FL_CHIP_SERIAL_LAUNCH: launch.h's LaunchLock takes it
 };
 
 // A chip library that was looked at and not used.
@@ -77,8 +81,14 @@ const Device& device(int64_t index);
 // Throws Error when the chip is there and the device is not.
 int32_t find_device(const std::string& name);
 
-// fl_device_api.open, once for each device.
+// fl_device_api.open, once for each device.  Throws Error in a bad fork.
 void open_device(int32_t index);
+
+// Has open_device() succeeded for it?  Opens nothing.
+bool is_open(int32_t index) noexcept;
+
+// Is this a child, forked after its parent had opened a device?
+bool forked() noexcept;
 
 // The checks of one library, for the registry and for `doctor`'s child
 // process.  Returns an empty reason and fills chip, or says why not.

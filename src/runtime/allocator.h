@@ -24,6 +24,8 @@ struct Block;  // opaque; held by the storage of a tensor
 // the block then has a null address and costs nothing.
 Block* allocate(Stream& stream, size_t bytes);
 void* address(const Block* block) noexcept;
+size_t size(const Block* block) noexcept;           // what allocate() rounded the request up to
+int32_t device(const Block* block) noexcept;
 void free(Block* block) noexcept;
 void record_stream(Block* block, Stream& stream);
 // The live block that contains the address, or null.  Takes the lock.

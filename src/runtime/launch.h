@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "runtime/stream.h"
@@ -32,6 +33,33 @@ fl_launch make_launch(const Op& op, Stream& stream, const fl_tensor* const* tens
 
 // "aten::mm on sim:0, stream 0: float32[64, 10], float32[10, 5]; submitted at train.py:31".
 std::string describe_launch(uint64_t tag);
+// The last launches on the stream, oldest first, "; then " between them: what
+// may still be running.  Empty when none is recorded.
+std::string describe_last_launches(const Stream& stream, int n);
+// Text for the end of a fault's message: how to get the line, when it is not known.
+std::string line_hint(uint64_t tag);
+
+// Held around each call of an operator entry or of memory.copy.  Chips with
+// FL_CHIP_SERIAL_LAUNCH take one launch at a time on a device; and the scratch
+// memory that the chip asked for is given back at the end.  Costs the tests of
+// two fields of the stream.
+class LaunchScope {
+ public:
+  explicit LaunchScope(Stream& stream) : stream_(stream) { if (stream_.serial) stream_.serial->lock(); }
+  ~LaunchScope() {
+    if (stream_.scratch.load(std::memory_order_relaxed)) release_scratch();
+    if (stream_.serial) stream_.serial->unlock();
+  }
+  LaunchScope(const LaunchScope&) = delete;
+  LaunchScope& operator=(const LaunchScope&) = delete;
+
+ private:
+  static void release_scratch() noexcept;
+  Stream& stream_;
+};
+
+// The stream of a launch that a chip hands back (fl_host.scratch), or null.
+Stream* launch_stream(const fl_launch& launch) noexcept;
 
 // Where the user's program is: called by make_launch when the setting
 // fault_lines is on, and by the fallback report.  Set by the bridge; must

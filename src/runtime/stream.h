@@ -6,8 +6,8 @@
 // first use and never destroyed, so Stream& is valid for ever.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <memory>
 
 #include "chip/registry.h"
 
@@ -20,6 +20,8 @@ struct Stream {
   int64_t id;
   const Chip* chip;
   fl_stream handle;
+  std::mutex* serial;  // Device::serial
+  std::atomic<int32_t> scratch{0};  // blocks that running launches hold (launch.h)
 };
 
 int32_t current_device() noexcept;            // starts no device
@@ -36,6 +38,8 @@ Stream& pool_stream(int32_t device, bool high_priority);  // round robin
 // operator that is still running.  Forgets the fault: the process goes on.
 void synchronize(Stream& stream);
 void synchronize_device(int32_t device);      // each stream that exists
+Stream* existing_stream(int32_t device, int64_t id) noexcept;  // null: never used
+constexpr int64_t kStreams = 65;              // ids are below
 bool query(Stream& stream);                   // true: nothing queued; throws faults
 
 // Reusable; not thread-safe itself.  Cross-chip waits go through the host.
@@ -58,6 +62,7 @@ class Event {
   fl_event handle_ = nullptr;
   Stream* recorded_on_ = nullptr;
   int32_t device_ = -1;
+  bool timing_ = false;
 };
 
 // Has the process forked after a device was opened?  Entry points that would

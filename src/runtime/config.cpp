@@ -1,0 +1,240 @@
+#include "runtime/config.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+#include "chip/error.h"
+#include "chip/registry.h"
+#include "runtime/log.h"
+
+namespace fl {
+
+namespace {
+
+enum Index {
+#define FL_SETTING_INDEX(name, environment, value, allowed, sentence) k_##name,
+  FL_SETTINGS(FL_SETTING_INDEX)
+#undef FL_SETTING_INDEX
+  kCount
+};
+
+constexpr Setting kSettings[] = {
+#define FL_SETTING_ROW(name, environment, value, allowed, sentence) {#name, environment, value, allowed, sentence},
+    FL_SETTINGS(FL_SETTING_ROW)
+#undef FL_SETTING_ROW
+};
+
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+std::vector<std::string> split(const std::string& text, char by) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
+    end = std::min(text.find(by, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+  }
+  return parts;
+}
+
+std::optional<double> number(const std::string& text) {
+  if (text.empty()) return {};
+  char* end = nullptr;
+  double value = strtod(text.c_str(), &end);
+  if (*end || !std::isfinite(value)) return {};
+  return value;
+}
+
+using Parsed = std::optional<std::string>;
+
+Parsed parse_text(const std::string& text) { return text; }
+
+Parsed parse_bool(const std::string& text) {
+  std::string t = lower(text);
+  if (t == "1" || t == "true" || t == "on" || t == "yes") return "1";
+  if (t == "0" || t == "false" || t == "off" || t == "no") return "0";
+  return {};
+}
+
+Parsed parse_int(const std::string& text) {
+  auto value = number(text);
+  if (!value || *value != std::floor(*value) || std::fabs(*value) > 9e15) return {};
+  return std::to_string(static_cast<int64_t>(*value));
+}
+
+Parsed parse_not_negative(const std::string& text) {
+  auto value = number(text);
+  return value && *value >= 0 ? Parsed(text) : std::nullopt;
+}
+
+Parsed parse_fraction(const std::string& text) {
+  auto value = number(text);
+  return value && *value >= 0 && *value <= 1 ? Parsed(text) : std::nullopt;
+}
+
+// "512M" becomes "536870912".
+Parsed parse_size(const std::string& text) {
+  static constexpr char kSuffixes[] = "kmgt";
+  std::string digits = lower(text);
+  double unit = 1;
+  if (!digits.empty() && digits.back() == 'b') digits.pop_back();
+  for (int i = 0; i < 4 && !digits.empty(); ++i)
+    if (digits.back() == kSuffixes[i]) {
+      digits.pop_back();
+      unit = std::ldexp(1.0, 10 * (i + 1));
+      break;
+    }
+  auto value = number(digits);
+  if (!value || *value < 0 || *value * unit > 9e18) return {};
+  return std::to_string(static_cast<int64_t>(*value * unit));
+}
+
+struct Kind {
+  const char* allowed;
+  const char* words;  // for a person
+  Parsed (*parse)(const std::string&);
+};
+constexpr Kind kKinds[] = {
+    {"text", "any text", parse_text},
+    {"bool", "1, 0, true, false, on, off, yes, no", parse_bool},
+    {"int", "a whole number", parse_int},
+    {"float>=0", "a number that is not negative", parse_not_negative},
+    {"float 0..1", "a number from 0 to 1", parse_fraction},
+    {"size", "a number of bytes, or with a suffix K, M, G or T", parse_size},
+};
+
+const Kind* kind_of(const Setting& s) {
+  for (const Kind& kind : kKinds)
+    if (std::string(kind.allowed) == s.allowed) return &kind;
+  return nullptr;  // a choice
+}
+
+// The value as it is kept, or nothing when it is not allowed.
+Parsed parse(const Setting& s, const std::string& text) {
+  if (const Kind* kind = kind_of(s)) return kind->parse(text);
+  for (const std::string& choice : split(s.allowed, '|'))
+    if (lower(text) == choice) return choice;
+  return {};
+}
+
+std::string refusal(const Setting& s, const std::string& subject, const std::string& text) {
+  std::string words;
+  if (const Kind* kind = kind_of(s)) {
+    words = kind->words;
+  } else {
+    for (const std::string& choice : split(s.allowed, '|')) words += (words.empty() ? "" : ", ") + choice;
+  }
+  return subject + " is \"" + text + "\", which is not allowed; allowed: " + words;
+}
+
+struct State {
+  std::mutex mutex;
+  std::string values[kCount];     // parsed
+  std::string refusals[kCount];   // of the environment's value, until something is set
+
+  std::atomic<int> log_level{FL_LOG_WARNING};
+  std::atomic<bool> fault_lines{false};
+  std::atomic<Fallback> fallback{Fallback::kWarn};
+  std::atomic<double> sync_timeout{0}, memory_fraction{1};
+
+  State() {
+    for (int i = 0; i < kCount; ++i) {
+      const Setting& s = kSettings[i];
+      const char* text = getenv(s.environment);
+      Parsed value = parse(s, text ? text : s.fallback_value);
+      if (!value) refusals[i] = refusal(s, s.environment, text);
+      values[i] = value ? *value : *parse(s, s.fallback_value);
+      publish(i);
+    }
+  }
+
+  // Keeps the hot settings parsed.
+  void publish(int i) {
+    const std::string& v = values[i];
+    auto choice = [&] {
+      auto choices = split(kSettings[i].allowed, '|');
+      return static_cast<int>(std::find(choices.begin(), choices.end(), v) - choices.begin());
+    };
+    if (i == k_log) log_level = choice();  // in the order of FL_LOG_…
+    if (i == k_fallback) fallback = static_cast<Fallback>(choice());
+    if (i == k_fault_lines) fault_lines = v == "1";
+    if (i == k_sync_timeout) sync_timeout = *number(v);
+    if (i == k_memory_fraction) memory_fraction = *number(v);
+  }
+};
+
+// Never destroyed: chips' threads may log while the process exits.
+State& state() {
+  static State* const s = [] {
+    State* made = new State;
+    // A child forked while another thread held the lock could never log.
+    pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); }, [] { state().mutex.unlock(); });
+    for (const std::string& text : made->refusals)
+      if (!text.empty()) write_log(made->values[k_log_file], FL_LOG_ERROR, text + "; the default is used");
+    return made;
+  }();
+  return *s;
+}
+
+int find_setting(const std::string& name) {
+  for (int i = 0; i < kCount; ++i)
+    if (name == kSettings[i].name) return i;
+  std::string names;
+  for (const Setting& s : kSettings) names += (names.empty() ? "" : ", ") + std::string(s.name);
+  throw Error(FL_INVALID, "there is no setting \"" + name + "\"; there are: " + names);
+}
+
+}  // namespace
+
+const std::vector<Setting>& settings() {
+  static const auto& all = *new std::vector<Setting>(std::begin(kSettings), std::end(kSettings));
+  return all;
+}
+
+std::string setting(const std::string& name) {
+  int i = find_setting(name);
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  if (!s.refusals[i].empty()) throw Error(FL_INVALID, s.refusals[i]);
+  return s.values[i];
+}
+
+void set_setting(const std::string& name, const std::string& value) {
+  int i = find_setting(name);
+  Parsed parsed = parse(kSettings[i], value);
+  if (!parsed) throw Error(FL_INVALID, refusal(kSettings[i], "setting " + name, value));
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  if ((i == k_visible_devices || i == k_chip_path) && loaded() && *parsed != s.values[i])
+    throw Error(FL_INVALID, "setting " + name + " cannot change after the devices were found; set it, or " +
+                                kSettings[i].environment + ", before the first use of a device");
+  s.values[i] = *parsed;
+  s.refusals[i].clear();
+  s.publish(i);
+}
+
+bool fault_lines() noexcept { return state().fault_lines.load(std::memory_order_relaxed); }
+Fallback fallback_policy() noexcept { return state().fallback.load(std::memory_order_relaxed); }
+double sync_timeout_seconds() noexcept { return state().sync_timeout.load(std::memory_order_relaxed); }
+double memory_fraction_setting() noexcept { return state().memory_fraction.load(std::memory_order_relaxed); }
+
+void log(int level, const std::string& text) {
+  State& s = state();
+  if (level > s.log_level.load(std::memory_order_relaxed)) return;
+  std::string file;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    file = s.values[k_log_file];
+  }
+  write_log(file, level, text);
+}
+
+}  // namespace fl

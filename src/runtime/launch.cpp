@@ -1,0 +1,197 @@
+#include "runtime/launch.h"
+
+#include <array>
+#include <cstring>
+
+#include "chip/error.h"
+#include "runtime/config.h"
+
+namespace fl {
+
+namespace {
+
+constexpr uint64_t kRing = 16384;
+constexpr int kMaxTensors = 6;
+constexpr int kMaxShown = 8;  // dimensions
+
+// Two cache lines.  A tensor takes a half word of its header (dtype, ndim) and
+// one for each dimension; what does not fit is shown as "…".
+constexpr int kWords = 12;
+constexpr int kHalves = 2 * kWords;
+
+// All members are atomic so that a reader may race with a writer: it takes the
+// record only when the tag was the same before and after.  Relaxed stores cost
+// what plain ones do.
+struct Record {
+  std::atomic<uint64_t> tag;
+  std::atomic<const Op*> op;
+  std::atomic<const Stream*> stream;
+  std::atomic<const char*> line;
+  std::array<std::atomic<uint64_t>, kWords> shapes;
+};
+static_assert(sizeof(Record) == 128);
+
+alignas(64) constinit std::array<Record, kRing> ring{};
+alignas(64) constinit std::atomic<uint64_t> last_tag{0};
+
+constinit std::atomic<Op*> ops{nullptr};
+constinit std::atomic<const char* (*)()> line_finder{nullptr};
+
+// The header half word of a tensor; bits 16… mark the record's end and cuts.
+constexpr uint32_t kTensor = 1u << 31, kCut = 1u << 30;
+
+struct Copy {
+  uint64_t tag;
+  const Op* op;
+  const Stream* stream;
+  const char* line;
+  std::array<uint64_t, kWords> shapes;
+
+  uint32_t half(int i) const { return static_cast<uint32_t>(shapes[i / 2] >> (i % 2 * 32)); }
+};
+
+bool read(uint64_t tag, Copy& out) noexcept {
+  const Record& r = ring[tag % kRing];
+  if (!tag || r.tag.load(std::memory_order_acquire) != tag) return false;
+  out.tag = tag;
+  out.op = r.op.load(std::memory_order_relaxed);
+  out.stream = r.stream.load(std::memory_order_relaxed);
+  out.line = r.line.load(std::memory_order_relaxed);
+  for (int i = 0; i < kWords; ++i) out.shapes[i] = r.shapes[i].load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return r.tag.load(std::memory_order_relaxed) == tag;
+}
+
+const char* dtype_text(unsigned dtype) {
+  static constexpr const char* kTexts[] = {"no dtype",
+#define FL_DTYPE_TEXT(name, value, bytes, text) text,
+                                           FL_DTYPE_MAP(FL_DTYPE_TEXT)
+#undef FL_DTYPE_TEXT
+  };
+  return dtype < FL_DTYPE_COUNT ? kTexts[dtype] : "?";
+}
+
+std::string shapes_text(const Copy& c) {
+  std::string text;
+  for (int i = 0; i < kHalves && (c.half(i) & (kTensor | kCut));) {
+    uint32_t header = c.half(i++);
+    text += text.empty() ? "" : ", ";
+    if (!(header & kTensor)) return text + "…";
+    text += dtype_text(header & 0xff);
+    text += "[";
+    int ndim = static_cast<int>(header >> 8 & 0xff);
+    for (int d = 0; d < ndim && i < kHalves; ++d) {
+      text += d ? ", " : "";
+      if (d == kMaxShown) { text += "…"; break; }
+      uint32_t size = c.half(i++);
+      text += size == UINT32_MAX ? ">=4294967295" : std::to_string(size);
+    }
+    text += "]";
+  }
+  return text;
+}
+
+std::string text_of(const Copy& c) {
+  std::string text = c.op->name;
+  text += " on " + device(c.stream->device).name + ", stream " + std::to_string(c.stream->id);
+  std::string shapes = shapes_text(c);
+  if (!shapes.empty()) text += ": " + shapes;
+  if (c.line) text += std::string("; submitted at ") + c.line;
+  return text;
+}
+
+}  // namespace
+
+Op::Op(const char* text) : name(text), next(ops.load(std::memory_order_relaxed)) {
+  while (!ops.compare_exchange_weak(next, this, std::memory_order_release, std::memory_order_relaxed)) {}
+}
+
+Op* first_op() noexcept { return ops.load(std::memory_order_acquire); }
+
+Op& find_op(const std::string& name) {
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  for (Op* op = first_op(); op; op = op->next)
+    if (name == op->name) return *op;
+  char* kept = new char[name.size() + 1];  // lives for ever, as the Op does
+  memcpy(kept, name.c_str(), name.size() + 1);
+  return *new Op(kept);
+}
+
+fl_launch make_launch(const Op& op, Stream& stream, const fl_tensor* const* tensors, int n_tensors) noexcept {
+  uint64_t tag = last_tag.fetch_add(1, std::memory_order_relaxed) + 1;
+  Record& r = ring[tag % kRing];
+  r.tag.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  r.op.store(&op, std::memory_order_relaxed);
+  r.stream.store(&stream, std::memory_order_relaxed);
+  r.line.store(fault_lines() ? user_line() : nullptr, std::memory_order_relaxed);
+
+  uint32_t halves[kHalves + 1];
+  int n = 0;
+  for (int t = 0; t < n_tensors; ++t) {
+    const fl_tensor& x = *tensors[t];
+    int shown = x.ndim < kMaxShown ? x.ndim : kMaxShown;
+    if (t == kMaxTensors || n + 1 + shown > kHalves - 1) {
+      halves[n++] = kCut;
+      break;
+    }
+    halves[n++] = kTensor | static_cast<uint32_t>(x.ndim) << 8 | x.dtype;
+    for (int d = 0; d < shown; ++d)
+      halves[n++] = x.sizes[d] < int64_t{UINT32_MAX} ? static_cast<uint32_t>(x.sizes[d]) : UINT32_MAX;
+  }
+  halves[n] = 0;
+  if (n < kHalves - 1) halves[n + 1] = 0;
+  for (int i = 0; i < (n + 2) / 2 && i < kWords; ++i) {
+    uint64_t word;
+    memcpy(&word, halves + 2 * i, sizeof word);
+    r.shapes[i].store(word, std::memory_order_relaxed);
+  }
+  r.tag.store(tag, std::memory_order_release);
+  return {stream.handle, tag, stream.local, 0};
+}
+
+std::string describe_launch(uint64_t tag) {
+  Copy c;
+  if (!tag) return "an operator that the chip does not name";
+  if (read(tag, c)) return text_of(c);
+  return "launch " + std::to_string(tag) + ", which is no longer recorded (the last " + std::to_string(kRing) + " are)";
+}
+
+std::string describe_last_launches(const Stream& stream, int n) {
+  std::string text;
+  uint64_t last = last_tag.load(std::memory_order_relaxed);
+  Copy c;
+  for (uint64_t back = 0; n > 0 && back < kRing && back < last; ++back) {
+    if (!read(last - back, c) || c.stream != &stream) continue;
+    text = text_of(c) + (text.empty() ? "" : "; then " + text);
+    --n;
+  }
+  return text;
+}
+
+std::string line_hint(uint64_t tag) {
+  Copy c;
+  if (fault_lines() || (read(tag, c) && c.line)) return "";
+  return ". For the Python line that submitted it: FL_FAULT_LINES=1, or torch.fl.config.fault_lines = True";
+}
+
+Stream* launch_stream(const fl_launch& launch) noexcept {
+  Copy c;
+  auto fits = [&](const Stream* s) { return s && s->handle == launch.stream && s->local == launch.device; };
+  if (read(launch.tag, c) && fits(c.stream)) return existing_stream(c.stream->device, c.stream->id);
+  // Overtaken by a whole ring of launches while its own was being made.
+  for (int32_t d = 0; d < kMaxDevices; ++d)
+    for (int64_t id = 0; id < kStreams; ++id)
+      if (Stream* s = existing_stream(d, id); fits(s)) return s;
+  return nullptr;
+}
+
+void set_line_finder(const char* (*finder)()) { line_finder.store(finder, std::memory_order_release); }
+
+const char* user_line() {
+  auto* finder = line_finder.load(std::memory_order_acquire);
+  return finder ? finder() : nullptr;
+}
+
+}  // namespace fl
