@@ -115,11 +115,9 @@ class Call {
                    const fl_tensor* const* tensors, int count) {
     fl_launch launch = make_launch(op_, stream_, tensors, count);
     if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms())) launch.flags |= FL_LAUNCH_DETERMINISTIC;
-    if (C10_LIKELY(!(chip().flags & FL_CHIP_SERIAL_LAUNCH))) return entry(&launch, &args);
-    std::lock_guard lock(serial_lock());
+    LaunchScope scope(stream_);
     return entry(&launch, &args);
   }
-  std::mutex& serial_lock() const;
   [[noreturn]] void fail(fl_status status, std::initializer_list<const fl_tensor*> tensors) const;
 
   Op& op_;

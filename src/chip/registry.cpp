@@ -29,6 +29,7 @@ std::atomic<const Table*> loaded_table{nullptr};
 std::atomic<const std::vector<Device>*> visible_devices{nullptr};
 
 std::atomic<bool> any_open{false}, in_child{false};
+std::array<std::atomic<bool>, kMaxDevices> opened{};
 std::array<std::atomic<bool>, kMaxDevices> opened;
 
 std::string trim(const std::string& text) {
@@ -275,6 +276,10 @@ void open_device(int32_t index) {
 
 bool is_open(int32_t index) noexcept {
   return index >= 0 && index < kMaxDevices && opened[static_cast<size_t>(index)].load(std::memory_order_acquire);
+}
+
+bool is_open(int32_t index) noexcept {
+  return index >= 0 && index < kMaxDevices && opened[index].load(std::memory_order_acquire);
 }
 
 bool forked() noexcept { return in_child.load(std::memory_order_relaxed); }

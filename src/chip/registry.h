@@ -49,7 +49,7 @@ struct Device {
   const Chip* chip;
   std::string name;   // "sim:0": the chip's first device by identity, whatever is visible
   fl_device_properties properties;
-  std::mutex* serial = nullptr;  // set for FL_CHIP_SERIAL_LAUNCH: launch.h's LaunchLock takes it
+  std::mutex* serial = nullptr;  // set for FL_CHIP_SERIAL_LAUNCH: launch.h's LaunchScope takes it
 };
 
 // A chip library that was looked at and not used.
