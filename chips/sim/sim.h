@@ -6,7 +6,11 @@
 // by host code: a Tensor holds the worker's own view of the same memory.
 #pragma once
 
+#include <omp.h>
+
+#include <atomic>
 #include <cstdarg>
+#include <cstddef>
 #include <cstdint>
 #include <new>
 #include <type_traits>
@@ -19,6 +23,10 @@ namespace sim {
 
 struct Device;
 struct Stream;
+
+// From a device address to the workers' view of the same byte.  One constant for
+// all devices of the process: translation costs an addition (device.cpp).
+extern ptrdiff_t worker_offset;
 
 // A tensor as a job carries it: copied sizes and strides, worker-side address.
 struct Tensor {
@@ -39,13 +47,22 @@ struct Tensor {
 };
 inline Tensor optional(const fl_tensor* t) { return t ? Tensor(*t) : Tensor(); }
 
-size_t dtype_size(uint8_t dtype);
+inline size_t dtype_size(uint8_t dtype) {
+  static constexpr uint8_t bytes[] = {0,
+#define SIM_BYTES(name, value, bytes, text) bytes,
+                                      FL_DTYPE_MAP(SIM_BYTES)
+#undef SIM_BYTES
+  };
+  return bytes[dtype];
+}
 
 // What a running job knows: where it runs, and how to report a fault.
 struct Context {
   Device& device;
   Stream& stream;
   const fl_launch& launch;
+  bool discard = false;  // the device is lost: destroy the job without running it
+  std::atomic<bool> failed{false};
   bool deterministic() const { return launch.flags & FL_LAUNCH_DETERMINISTIC; }
   // Puts a fault on the stream (the first one wins).  The job returns after it.
   void fail(fl_status status, const char* format, ...) __attribute__((format(printf, 3, 4)));
@@ -54,8 +71,11 @@ struct Context {
   void* scratch(size_t bytes);
 };
 
-// Reserve space in the ring of the launch's stream and publish it.  Blocks while
-// the ring is full.  `name` is for ordered faults: the entry's name, "gemm".
+// Reserve space in the ring of the launch's stream, and publish it: between the
+// two calls this thread holds the stream's submission lock, so it only fills in
+// the record.  Blocks while the ring is full.  `name` is for ordered faults: the
+// entry's name, "gemm".  `run` is called once, on the worker; when
+// Context::discard is set it only destroys the job.
 void* ring_begin(const fl_launch* launch, const char* name, size_t bytes,
                  void (*run)(void* job, Context&), fl_status* status);
 void ring_commit(const fl_launch* launch);
@@ -66,10 +86,11 @@ void ring_commit(const fl_launch* launch);
 template <class Job>
 fl_status submit(const fl_launch* launch, const char* name, Job&& job) {
   using J = std::decay_t<Job>;
+  static_assert(alignof(J) <= 64);
   fl_status status = FL_OK;
   void* place = ring_begin(launch, name, sizeof(J), [](void* p, Context& c) {
     J* j = static_cast<J*>(p);
-    (*j)(c);
+    if (!c.discard) (*j)(c);
     j->~J();
   }, &status);
   if (!place) return status;
@@ -79,7 +100,8 @@ fl_status submit(const fl_launch* launch, const char* name, Job&& job) {
 }
 
 // f(begin, end) over 0…n in parallel (OpenMP, on the worker's own team); runs
-// inline when n <= grain.
+// inline when n <= grain.  How n is cut depends on n, grain and the number of
+// threads alone.
 template <class F>
 void parallel(int64_t n, int64_t grain, F&& f);
 
@@ -124,22 +146,51 @@ struct Scalars {
   Scalars(const fl_scalar* from, int n) { for (int i = 0; i < n; ++i) values[i] = from[i]; }
 };
 
+// The pieces are handed out one by one: a core that is busy elsewhere then
+// delays its own piece alone.
 template <class F>
 void parallel(int64_t n, int64_t grain, F&& f) {
   if (n <= grain) {
     if (n > 0) f(int64_t{0}, n);
     return;
   }
+  if (grain < 1) grain = 1;
+  int64_t pieces = (n + grain - 1) / grain, most = int64_t{4} * omp_get_max_threads();
+  if (pieces > most) pieces = most;
+  std::atomic<int64_t> next{0};
 #pragma omp parallel
-  {
-    extern int sim_thread_count(), sim_thread_number();
-    int64_t threads = sim_thread_count(), me = sim_thread_number();
-    int64_t pieces = (n + grain - 1) / grain < threads ? (n + grain - 1) / grain : threads;
-    if (me < pieces) {
-      int64_t begin = n * me / pieces, end = n * (me + 1) / pieces;
-      if (begin < end) f(begin, end);
-    }
+  for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
+    // n * i would overflow for the largest n.
+    int64_t size = n / pieces, rest = n % pieces;
+    int64_t begin = size * i + (i < rest ? i : rest);
+    f(begin, begin + size + (i < rest));
   }
+}
+
+inline Tensor::Tensor(const fl_tensor& t)
+    : data(static_cast<char*>(t.data) + worker_offset), ndim(t.ndim), dtype(t.dtype) {
+  for (int i = 0; i < ndim; ++i) sizes[i] = t.sizes[i], strides[i] = t.strides[i];
+}
+inline Tensor::Tensor(const Tensor& t) : data(t.data), ndim(t.ndim), dtype(t.dtype) {
+  for (int i = 0; i < ndim; ++i) sizes[i] = t.sizes[i], strides[i] = t.strides[i];
+}
+inline Tensor& Tensor::operator=(const Tensor& t) {
+  data = t.data, ndim = t.ndim, dtype = t.dtype;
+  for (int i = 0; i < ndim; ++i) sizes[i] = t.sizes[i], strides[i] = t.strides[i];
+  return *this;
+}
+inline int64_t Tensor::numel() const {
+  int64_t n = 1;
+  for (int i = 0; i < ndim; ++i) n *= sizes[i];
+  return n;
+}
+inline bool Tensor::contiguous() const {
+  int64_t expected = 1;
+  for (int i = ndim; i-- > 0;) {
+    if (sizes[i] != 1 && strides[i] != expected) return false;
+    expected *= sizes[i];
+  }
+  return true;
 }
 
 }  // namespace sim
