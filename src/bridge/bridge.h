@@ -183,7 +183,10 @@ struct IteratorViews {
 };
 
 // ------------------------------------------------------------- conveniences
-// Uninitialised; device and stream are those of `like` (tensor.cpp).
+// An uninitialised tensor on the device's current stream, without a trip
+// through the dispatcher (tensor.cpp).  Empty strides: contiguous.
+Tensor empty_on(c10::Device device, IntArrayRef sizes, IntArrayRef strides, ScalarType dtype);
+// Contiguous, on the device of `like`.
 Tensor empty_like(const Tensor& like, IntArrayRef sizes, ScalarType dtype);
 // t itself when one of its last two strides is 1 (GEM-1), else contiguous.
 Tensor gemm_operand(const Tensor& t);
