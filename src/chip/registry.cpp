@@ -30,7 +30,6 @@ std::atomic<const std::vector<Device>*> visible_devices{nullptr};
 
 std::atomic<bool> any_open{false}, in_child{false};
 std::array<std::atomic<bool>, kMaxDevices> opened{};
-std::array<std::atomic<bool>, kMaxDevices> opened;
 
 std::string trim(const std::string& text) {
   size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
@@ -272,10 +271,6 @@ void open_device(int32_t index) {
   if (!any_open.exchange(true)) pthread_atfork(nullptr, nullptr, [] { in_child = true; });
   check(d.chip->device.open(d.local), ("cannot start " + d.name).c_str());
   opened[index].store(true, std::memory_order_release);
-}
-
-bool is_open(int32_t index) noexcept {
-  return index >= 0 && index < kMaxDevices && opened[static_cast<size_t>(index)].load(std::memory_order_acquire);
 }
 
 bool is_open(int32_t index) noexcept {

@@ -163,10 +163,16 @@ Value Builder::scalar(int number, uint8_t type) {
 
 Value Builder::constant(double value, uint8_t type) {
   check_register(type, "CONST");
-  int64_t integer = static_cast<int64_t>(value);
   uint64_t bits;
-  if (kReals >> type & 1u || kComplex >> type & 1u) memcpy(&bits, &value, sizeof bits);
-  else memcpy(&bits, &integer, sizeof bits);
+  if ((kReals | kComplex) >> type & 1u) {
+    memcpy(&bits, &value, sizeof bits);
+  } else if (type == FL_BOOL) {
+    bits = value != 0;
+  } else {
+    if (!(std::fabs(value) <= 0x1p53) || value != std::floor(value))
+      refuse(std::string("CONST of ") + dtype_text(type) + " is " + std::to_string(value));
+    bits = static_cast<uint64_t>(static_cast<int64_t>(value));
+  }
   return append(FL_OP_CONST, type, 0, bits & 0xffff, bits >> 16 & 0xffff, bits >> 32 & 0xffff, type, bits >> 48);
 }
 

@@ -43,6 +43,8 @@ Block* allocate(Stream& stream, size_t bytes) {
   return block;
 }
 void* address(const Block* block) noexcept { return block ? block->address : nullptr; }
+size_t size(const Block* block) noexcept { return block->size; }
+int32_t device(const Block* block) noexcept { return block->stream->device; }
 void free(Block* block) noexcept {
   if (!block) return;
   if (block->address) {
