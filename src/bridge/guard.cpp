@@ -1,0 +1,186 @@
+#include "bridge/guard.h"
+
+#include <pthread.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "bridge/device_allocator.h"
+
+namespace fl::bridge {
+
+namespace {
+
+// PyTorch's autograd engine starts one thread for each device at the first
+// backward pass.  It asks for the number of devices before, and each thread
+// sets its device once it is up.
+std::atomic<bool> count_asked{false};
+std::atomic<int> autograd_threads_up{0};
+
+bool is_autograd_thread() noexcept {
+  char name[16] = "";
+  return pthread_getname_np(pthread_self(), name, sizeof name) == 0 && std::strncmp(name, "pt_autograd_", 12) == 0;
+}
+
+void forget_threads_in_child() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(nullptr, nullptr, [] {
+      count_asked = false;
+      autograd_threads_up = 0;
+    });
+  });
+}
+
+c10::Device to_device(int32_t index) { return c10::Device(kDevice, static_cast<c10::DeviceIndex>(index)); }
+
+// -1 is the current device, as everywhere in PyTorch.
+int32_t resolve(c10::Device device) {
+  TORCH_INTERNAL_ASSERT(device.type() == kDevice, "expected an fl device, got ", device);
+  return device.has_index() ? device.index() : current_device();
+}
+
+Event& to_event(void* event) {
+  TORCH_CHECK(event, "the event has not been recorded yet: call record() first");
+  return *static_cast<Event*>(event);
+}
+
+class Guard final : public c10::impl::DeviceGuardImplInterface {
+ public:
+  c10::DeviceType type() const override { return kDevice; }
+
+  c10::Device exchangeDevice(c10::Device device) const override {
+    return guarded([&] { return to_device(exchange_device(device.index())); });
+  }
+  c10::Device getDevice() const override { return to_device(current_device()); }
+  void setDevice(c10::Device device) const override {
+    guarded([&] { set_device(resolve(device)); });
+    if (is_autograd_thread()) autograd_threads_up.fetch_add(1);
+  }
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    try {
+      exchange_device(device.index());
+    } catch (const Error& error) {
+      // Only a destructor that restores what was valid before calls this.
+      log(FL_LOG_ERROR, error.what());
+    }
+  }
+
+  c10::DeviceIndex deviceCount() const noexcept override {
+    if (!count_asked.exchange(true, std::memory_order_relaxed)) forget_threads_in_child();
+    return usable_device_count();
+  }
+
+  c10::DeviceCapability getDeviceCapability(c10::Device device) const override {
+    return guarded([&] {
+      const uint32_t storage = fl::device(resolve(device)).properties.storage;
+      c10::DeviceCapability capability;
+      uint64_t bits = 0;
+      for (uint8_t dtype = 1; dtype < FL_DTYPE_COUNT; ++dtype)
+        if (const auto index = static_cast<unsigned>(to_scalar_type(dtype));
+            (storage & FL_BIT(dtype)) && index < c10::NUMBER_OF_DEVICE_CAPABILITIES)
+          bits |= uint64_t{1} << index;
+      capability.capability_data.capability_bits = bits;
+      return capability;
+    });
+  }
+
+  c10::Stream getStream(c10::Device device) const override {
+    return guarded([&] { return to_torch(current_stream(resolve(device))); });
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return guarded([&] { return to_torch(stream(resolve(device), 0)); });
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool high_priority) const override {
+    return guarded([&] { return to_torch(pool_stream(resolve(device), high_priority)); });
+  }
+  c10::Stream getNewStream(c10::Device device, int priority) const override {
+    return getStreamFromGlobalPool(device, priority < 0);
+  }
+  c10::Stream exchangeStream(c10::Stream next) const override {
+    return guarded([&] { return to_torch(exchange_stream(to_fl(next))); });
+  }
+  void* getStreamNativeHandle(c10::Stream s) const override {
+    return guarded([&] { return static_cast<void*>(to_fl(s).handle); });
+  }
+  bool queryStream(const c10::Stream& s) const override {
+    return guarded([&] { return query(to_fl(s)); });
+  }
+  void synchronizeStream(const c10::Stream& s) const override {
+    guarded([&] { synchronize(to_fl(s)); });
+  }
+  void synchronizeDevice(c10::DeviceIndex index) const override {
+    guarded([&] { synchronize_device(index == -1 ? current_device() : device(index).index); });
+  }
+  bool isStreamCapturing(const c10::Stream&) const override { return false; }
+
+  // PyTorch makes an event when it is first recorded.
+  void record(void** event, const c10::Stream& s, c10::DeviceIndex index, c10::EventFlag flag) const override {
+    guarded([&] {
+      Stream& on = to_fl(s);
+      if (index != -1 && index != on.device)
+        throw Error(FL_INVALID, "the event belongs to fl:" + std::to_string(index) + " and cannot be recorded on a stream of " +
+                                    device(on.device).name);
+      if (!*event) *event = new Event(on.device, flag == c10::EventFlag::BACKEND_DEFAULT);
+      to_event(*event).record(on);
+    });
+  }
+  void block(void* event, const c10::Stream& s) const override {
+    if (event) guarded([&] { to_event(event).block(to_fl(s)); });
+  }
+  bool queryEvent(void* event) const override {
+    return !event || guarded([&] { return to_event(event).query(); });
+  }
+  void synchronizeEvent(void* event) const override {
+    if (event) guarded([&] { to_event(event).synchronize(); });
+  }
+  double elapsedTime(void* start, void* end, c10::DeviceIndex) const override {
+    return guarded([&] { return to_event(start).elapsed_ms(to_event(end)); });
+  }
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
+
+  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& s) const override {
+    guarded([&] { record_use(data, to_fl(s)); });
+  }
+};
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
+
+}  // namespace
+
+c10::DeviceIndex usable_device_count() noexcept {
+  try {
+    return in_bad_fork() ? c10::DeviceIndex{0} : static_cast<c10::DeviceIndex>(devices().size());
+  } catch (const std::exception& error) {
+    static std::atomic<bool> told{false};
+    if (!told.exchange(true)) log(FL_LOG_ERROR, error.what());
+    return 0;
+  }
+}
+
+Stream& to_fl(const c10::Stream& s) {
+  if (s.device_type() != kDevice)
+    throw Error(FL_INVALID, "expected a stream of an fl device, got one of " + s.device().str());
+  return stream(s.device_index(), s.id());
+}
+
+void settle_autograd_threads() noexcept {
+  using Clock = std::chrono::steady_clock;
+  if (!count_asked) return;
+  try {
+    // Whether the engine has started its threads cannot be asked; that they are
+    // started, once, can be made sure of.
+    torch::autograd::Engine::get_default_engine().initialize_device_threads_pool();
+  } catch (const std::exception& error) {
+    log(FL_LOG_DEBUG, std::string("autograd's threads are not waited for: ") + error.what());
+    return;  // a forked child of a process that had them: there are none here
+  }
+  const int expected = usable_device_count();
+  const auto limit = Clock::now() + std::chrono::seconds(5);
+  while (autograd_threads_up < expected && Clock::now() < limit) std::this_thread::yield();
+}
+
+}  // namespace fl::bridge
