@@ -140,7 +140,6 @@ typedef struct { int size, reg; value (*load)(const void*); void (*store)(void*,
 static const layout storage[FL_DTYPE_COUNT] = {STORAGE(ROW)};
 static value load(const void* p, int m, int t) { return convert(storage[m].load(p), storage[m].reg, t); }
 static void store(void* p, int m, value v, int t) { storage[m].store(p, convert(v, t, storage[m].reg)); }
-
 /* Walks the points of several tensors of one shape in row-major order. */
 enum { TENSORS = FL_MAX_INPUTS + FL_MAX_OUTPUTS + 1, DIMS = FL_MAX_DIMS };
 typedef struct { int64_t sizes[DIMS], at[DIMS], step[TENSORS][DIMS]; int ndim, n; char* p[TENSORS]; } walk;
@@ -175,7 +174,6 @@ static uint64_t power(int64_t a, int64_t b) {
   for (; b; b >>= 1, x *= x) r *= b & 1 ? x : 1;
   return r;
 }
-
 #define FLOATS(X) X(ADD, a + b) X(SUB, a - b) X(MUL, a * b) X(DIV, a / b) X(POW, pow(a, b)) X(NEG, -a)       \
   X(DIV_TRUNC, trunc((float)(a / b))) X(REM_TRUNC, fmod(a, b)) X(ABS, fabs(a)) X(SIGN, (a > 0) - (a < 0))    \
   X(DIV_FLOOR, b == 0 ? a / b : rint((a - fmod(a, b)) / b - uneven(fmod(a, b), b))) X(FLOOR, floor(a))       \
@@ -242,6 +240,8 @@ static void run(const fl_launch* l, const fl_program* p, const fl_scalar* s, cha
     if (zero) fail(l, FL_FAILED, "integer division by zero", 0, 0);
     else if (o->op == FL_OP_LOAD) r[i] = load(in[o->a], o->memory, o->type);
     else if (o->op == FL_OP_STORE) continue; /* after all loads: an output may be an input */
+    else if (o->op == FL_OP_CONST)
+      r[i].i = (int64_t)(o->a | (uint64_t)o->b << 16 | (uint64_t)o->c << 32 | (uint64_t)o->reserved << 48);
     else if (o->op == FL_OP_SCALAR) r[i].i = s[o->a].v.i; /* or f: the same bits */
     else if (o->op == FL_OP_CAST) r[i] = convert(r[o->a], o->memory, o->type);
     else if (o->op == FL_OP_SELECT) r[i] = r[o->a].i ? r[o->b] : r[o->c];
