@@ -1,0 +1,113 @@
+#include "bridge/ops/programs.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+namespace fl::bridge {
+
+Space::Space(IntArrayRef sizes) : ndim_(static_cast<int>(sizes.size())) {
+  if (ndim_ > FL_MAX_DIMS) {
+    ndim_ = -1;
+    return;
+  }
+  std::copy(sizes.begin(), sizes.end(), sizes_);
+}
+
+int64_t Space::numel() const {
+  int64_t n = 1;
+  for (int d = 0; d < ndim_; ++d) n *= sizes_[d];
+  return n;
+}
+
+void Space::add(const fl_tensor& t) {
+  tensors_[count_] = t;
+  int64_t* to = strides_[count_++];
+  int lead = ndim_ - t.ndim;
+  for (int d = 0; d < ndim_; ++d) to[d] = d < lead || t.sizes[d - lead] == 1 ? 0 : t.strides[d - lead];
+}
+
+void Space::add(void* data, uint8_t dtype, const int64_t* strides) {
+  tensors_[count_] = fl_tensor{data, nullptr, nullptr, ndim_, dtype, 0, 0};
+  std::copy(strides, strides + ndim_, strides_[count_++]);
+}
+
+void Space::permute(const int* order) {
+  auto apply = [&](int64_t* values) {
+    int64_t moved[FL_MAX_DIMS];
+    for (int d = 0; d < ndim_; ++d) moved[d] = values[order[d]];
+    std::copy(moved, moved + ndim_, values);
+  };
+  apply(sizes_);
+  for (int i = 0; i < count_; ++i) apply(strides_[i]);
+}
+
+void Space::finish(Order order) {
+  if (order != Order::kKeep) {
+    int kept = 0;
+    for (int d = 0; d < ndim_; ++d) {
+      if (sizes_[d] == 1) continue;
+      sizes_[kept] = sizes_[d];
+      for (int i = 0; i < count_; ++i) strides_[i][kept] = strides_[i][d];
+      ++kept;
+    }
+    ndim_ = kept;
+    if (order == Order::kAny) sort();
+    coalesce();
+  }
+  for (int i = 0; i < count_; ++i) {
+    tensors_[i].sizes = sizes_;
+    tensors_[i].strides = strides_[i];
+    tensors_[i].ndim = ndim_;
+  }
+}
+
+// Larger strides first; the next operand decides where one does not vary.
+void Space::sort() {
+  auto before = [&](int x, int y) {
+    for (int i = 0; i < count_; ++i) {
+      int64_t sx = std::abs(strides_[i][x]), sy = std::abs(strides_[i][y]);
+      if (sx && sy && sx != sy) return sx > sy;
+    }
+    return false;
+  };
+  int order[FL_MAX_DIMS];
+  std::iota(order, order + ndim_, 0);
+  bool sorted = true;
+  // By insertion: `before` is no strict weak order, and dimensions are few.
+  for (int d = 1; d < ndim_; ++d)
+    for (int e = d; e > 0 && before(order[e], order[e - 1]); --e) std::swap(order[e], order[e - 1]), sorted = false;
+  if (!sorted) permute(order);
+}
+
+void Space::coalesce() {
+  int last = 0;
+  for (int d = 1; d < ndim_; ++d) {
+    bool joins = true;
+    for (int i = 0; i < count_ && joins; ++i) joins = strides_[i][last] == strides_[i][d] * sizes_[d];
+    if (!joins) ++last;
+    sizes_[last] = joins ? sizes_[last] * sizes_[d] : sizes_[d];
+    for (int i = 0; i < count_; ++i) strides_[i][last] = strides_[i][d];
+  }
+  if (ndim_) ndim_ = last + 1;
+}
+
+bool run_program(Call& call, const fl_program* program, std::initializer_list<const Tensor*> outputs,
+                 std::initializer_list<const Tensor*> inputs, std::initializer_list<fl_scalar> scalars,
+                 Order order) {
+  Space space((*outputs.begin())->sizes());
+  if (!space.ok()) return false;
+  if (space.numel() == 0) return true;
+  for (const Tensor* t : outputs) space.add(call.view(*t));
+  for (const Tensor* t : inputs) space.add(call.view(*t));
+  space.finish(order);
+  fl_pointwise_args args{program, space.tensors(static_cast<int>(outputs.size())), space.tensors(), scalars.begin()};
+  return call.native(call.chip().op.pointwise, args, {space.tensors(), space.tensors(space.count() - 1)});
+}
+
+void throw_refused(const Call& call, const char* what, ScalarType dtype) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, call.op().name, ": the chip \"", call.chip().name, "\" refuses ", what, " for ",
+                              c10::toString(dtype), ", which is mandatory: run fl-kit ", call.chip().path);
+}
+
+}  // namespace fl::bridge
