@@ -1,0 +1,53 @@
+# make demo   set up .venv, build, install, and train on the sim chip
+# make test   the same, then every test
+# make bench  side by side with PyTorch's CPU device; writes benchmarks/RESULTS.md
+# make lint   formatting and static checks alone
+# make clean  remove what was built; the environment stays
+#
+# Needs Python 3.10 or later, a C++20 compiler, make and pip; the rest comes from pip.
+PYTHON ?= python3
+TORCH ?= 2.13.0
+TESTS ?= tests
+JOBS ?= 2
+BIN := .venv/bin
+
+SOURCES := $(shell find src chips/sim include kit cmake CMakeLists.txt pyproject.toml README.md -type f) \
+           $(shell find torch_fl -name '*.py')
+
+.PHONY: demo test bench fuzz lint install clean
+
+demo: .venv/installed
+	$(BIN)/torch-fl run examples/train_resnet.py
+	$(BIN)/torch-fl run examples/train_gpt.py --steps 150
+
+install: .venv/installed
+
+# One stamp a stage: nothing is repeated that has not changed.
+.venv/ready: requirements.txt Makefile
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -c 'import sys; assert sys.version_info >= (3, 10), "torch-fl needs Python 3.10 or later; try: make PYTHON=python3.12"'
+	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" -r requirements.txt
+	touch $@
+
+# --no-build-isolation and --no-deps: the PyTorch that is there is the one to build for, and no other is fetched.
+.venv/installed: .venv/ready $(SOURCES)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
+	touch $@
+
+.venv/test-ready: requirements-test.txt .venv/ready
+	$(BIN)/python -m pip install --quiet -r requirements-test.txt
+	touch $@
+
+test: .venv/installed .venv/test-ready lint
+	PATH="$(CURDIR)/$(BIN):$$PATH" tests/sanitize.sh
+	$(BIN)/pytest -n $(JOBS) $(TESTS)
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/run.py
+
+lint: .venv/test-ready
+	$(BIN)/ruff check .
+	find src chips kit tests include \( -name '*.cpp' -o -name '*.h' -o -name '*.c' \) | xargs $(BIN)/clang-format --dry-run --Werror
+
+clean:
+	rm -rf build build-* dist torch_fl/_bridge_*.so torch_fl/chips torch_fl/lib .venv/installed

@@ -1,0 +1,153 @@
+"""The command torch-fl."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+
+
+def last_report_path() -> Path:
+    """Where `torch-fl run` leaves its report for `torch-fl ops`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torch-fl" / "last-run.json"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="torch-fl", description="Plain PyTorch on any AI chip.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    doctor = commands.add_parser("doctor", help="check this installation and run real maths on each device")
+    doctor.add_argument("chip", nargs="*", metavar="CHIP.so", help="chip libraries to check too")
+    doctor.add_argument("--json", action="store_true", help="print the findings as JSON")
+    doctor.add_argument("--timeout", type=float, default=120, help="seconds for each check (%(default)s)")
+    doctor.set_defaults(run=_doctor)
+
+    devices = commands.add_parser("devices", help="list the devices")
+    devices.set_defaults(run=_devices)
+
+    config = commands.add_parser("config", help="list the settings with their values")
+    config.set_defaults(run=_config)
+
+    ops = commands.add_parser("ops", help="show how operators ran in the last run, or what chips claim")
+    ops.add_argument("report", nargs="?", help="what `torch-fl run --report` wrote; else the last run's")
+    ops.add_argument("--claims", action="store_true", help="show what each chip claims to do natively")
+    ops.set_defaults(run=_ops)
+
+    run = commands.add_parser("run", help="run a script and print its operator report at the end")
+    run.add_argument("--report", metavar="FILE", help="write the report as JSON as well")
+    run.add_argument("--limit", type=int, metavar="N", help="print the first N operators only")
+    run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, as with python -m")
+    run.add_argument("script", metavar="SCRIPT")
+    run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…")
+    run.set_defaults(run=_run)
+
+    include = commands.add_parser("include", help="print the folder of the headers for chip authors")
+    include.set_defaults(run=_include)
+
+    chosen = parser.parse_args(arguments)
+    return chosen.run(chosen)
+
+
+def _doctor(chosen: argparse.Namespace) -> int:
+    from . import doctor
+
+    return doctor.run(chosen.chip, as_json=chosen.json, timeout=chosen.timeout)
+
+
+def _module():
+    """torch.fl, or an end with the reason why it is not there."""
+    import torch
+
+    from . import _load
+
+    if not hasattr(torch, "fl"):
+        raise SystemExit(f"torch-fl is not usable: {_load.failure}")
+    return torch.fl
+
+
+def _devices(chosen: argparse.Namespace) -> int:
+    fl = _module()
+    for index in range(fl.device_count()):
+        p = fl.get_device_properties(index)
+        print(f"fl:{index}  {p.chip:<12} {p.name:<28} {p.total_memory / 2**30:8.1f} GiB  {p.uuid}")
+    if not fl.device_count():
+        print(fl.describe_devices())
+    return 0 if fl.device_count() else 1
+
+
+def _config(chosen: argparse.Namespace) -> int:
+    _module()
+    from . import _native
+
+    for row in _native.settings():
+        print(f"{row['name']:<16} {row['value'] or '-':<12} {row['environment']:<20} {row['sentence']}")
+        print(f"{'':<29} {'(' + row['allowed'] + ')'}")
+    return 0
+
+
+def _ops(chosen: argparse.Namespace) -> int:
+    if chosen.claims:
+        _module()
+        from . import _native
+
+        for chip in _native.chips():
+            print(f"{chip['name']} {chip['release']}")
+            for entry, dtypes in chip["claims"].items():
+                print(f"  {entry.lower():<20} {' '.join(dtypes)}")
+        return 0
+    from .report import OpCounts, format_op_report
+
+    path = Path(chosen.report) if chosen.report else last_report_path()
+    try:
+        saved = json.loads(path.read_text())
+    except OSError as error:
+        print(f"no report: {error}. Run a script with: torch-fl run SCRIPT", file=sys.stderr)
+        return 1
+    report = {}
+    for name, numbers in saved["operators"].items():
+        site = numbers.pop("first_call_site")
+        report[name] = OpCounts(numbers)
+        report[name].first_call_site = site
+    print(f"{saved['script']}:")
+    print(format_op_report(report))
+    return 0
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    fl = _module()
+    sys.argv = [chosen.script, *chosen.arguments]
+    try:
+        if chosen.module:
+            sys.path.insert(0, "")
+            runpy.run_module(chosen.script, run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = os.path.dirname(os.path.abspath(chosen.script))
+            runpy.run_path(chosen.script, run_name="__main__")
+    finally:
+        # Also when the script fails or calls sys.exit(): that is when the report is wanted most.
+        report = fl.op_report()
+        print(fl.format_op_report(report, limit=chosen.limit), flush=True)
+        saved = {"script": " ".join(sys.argv), "operators": {
+            name: {**counts, "first_call_site": counts.first_call_site} for name, counts in report.items()
+        }}  # fmt: skip
+        for path in {last_report_path(), Path(chosen.report or last_report_path())}:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(saved, indent=1))
+            except OSError as error:
+                print(f"torch-fl run: the report is not saved: {error}", file=sys.stderr)
+    return 0
+
+
+def _include(chosen: argparse.Namespace) -> int:
+    folder = Path(__file__).resolve().parent
+    inside = folder / "include"
+    print(inside if inside.is_dir() else folder.parent / "include")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

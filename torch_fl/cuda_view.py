@@ -1,0 +1,175 @@
+"""The CUDA view: while it is on, torch-fl's devices are what PyTorch calls "cuda".
+
+Device strings are parsed and printed as "cuda" by two hooks in the bridge (cuda_view.cpp); this file
+holds every attribute of torch that is replaced besides, each group with its reason.  All of them get
+their own value back when the view goes off.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from . import _native, fl
+from ._load import warn
+from ._utils import device_index
+
+_ABSENT = object()
+_saved: list[tuple[Any, str, Any]] = []  # (owner, attribute, what was there)
+
+# The functions and classes of torch.cuda that torch.fl has under the same name.  torch.cuda's own ones
+# call torch._C._cuda_…, which a PyTorch without CUDA lacks and one with CUDA answers "no driver".
+_SAME_NAME = """
+    is_available device_count current_device set_device synchronize device device_of init _lazy_init
+    is_initialized _is_in_bad_fork _exchange_device _maybe_exchange_device _is_compiled
+    get_device_properties get_device_name get_device_capability can_device_access_peer get_arch_list
+    is_bf16_supported ipc_collect
+    Stream Event ExternalStream StreamContext stream current_stream default_stream set_stream
+    _set_stream_by_id is_current_stream_capturing
+    empty_cache memory_stats memory_stats_as_nested_dict memory_allocated max_memory_allocated
+    memory_reserved max_memory_reserved memory_cached max_memory_cached reset_peak_memory_stats
+    reset_max_memory_allocated reset_max_memory_cached reset_accumulated_memory_stats mem_get_info
+    set_per_process_memory_fraction get_per_process_memory_fraction memory_snapshot memory_usage
+    device_memory_used get_allocator_backend memory_summary host_memory_stats
+    host_memory_stats_as_nested_dict reset_peak_host_memory_stats reset_accumulated_host_memory_stats
+    get_rng_state set_rng_state get_rng_state_all set_rng_state_all _set_rng_state_offset
+    _get_rng_state_offset manual_seed manual_seed_all seed seed_all initial_seed default_generators
+    _get_generator _initialized
+""".split()
+
+
+def _replacements() -> Iterator[tuple[Any, str, Any]]:
+    cuda = torch.cuda
+    # torch.cuda's functions call each other through the globals of the module that they are defined in.
+    modules = (cuda, cuda.memory, cuda.random, cuda.streams)
+    for name in _SAME_NAME:
+        before = vars(cuda).get(name, _ABSENT)
+        for module in modules:
+            if module is cuda or (before is not _ABSENT and vars(module).get(name) is before):
+                yield module, name, getattr(fl, name)
+    # torch.load and torch.nn.parallel ask for indices here, and get None for "cuda" otherwise.
+    yield cuda._utils, "_get_device_index", fl._utils._get_device_index
+    yield cuda, "_get_device_index", fl._utils._get_device_index
+    yield cuda.memory, "_get_device_index", fl._utils._get_device_index
+    # Answers whether PyTorch was compiled with CUDA; libraries ask it before they look at torch.cuda.
+    yield torch.backends.cuda, "is_built", lambda: True
+    # Compares with the device type CUDA in C++, which an fl tensor is not.
+    yield torch.Tensor, "is_cuda", property(_tensor_is_cuda)
+    # Goes to the device type CUDA in C++.  nn.Module.cuda calls it for each parameter.
+    yield torch.Tensor, "cuda", _tensor_cuda
+
+
+def _tensor_is_cuda(self: torch.Tensor) -> bool:
+    """Whether the tensor is on a device."""
+    return self.device.type == "cuda"
+
+
+def _tensor_cuda(
+    self: torch.Tensor,
+    device: Any = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> torch.Tensor:
+    """A copy on the device, or the tensor itself when it is there; by default the current device."""
+    if device is None and self.device.type == "cuda":
+        return self
+    target = torch.device("fl", device_index(device))
+    return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
+
+
+def is_enabled() -> bool:
+    """Whether the view is on."""
+    return _native.cuda_view_is_enabled()
+
+
+def enable() -> None:
+    """Switch the view on."""
+    if is_enabled():
+        return
+    missing = _native.cuda_view_missing()
+    if missing:
+        raise RuntimeError(
+            f'torch-fl: PyTorch {torch.__version__} lacks {", ".join(missing)}, so "cuda" cannot stand for '
+            'the chip; use device="fl"'
+        )
+    try:
+        for owner, name, value in _replacements():
+            _saved.append((owner, name, vars(owner).get(name, _ABSENT)))
+            setattr(owner, name, value)
+        _native.cuda_view_enable()
+    except BaseException:
+        _restore()
+        raise
+
+
+def disable() -> None:
+    """Switch the view off: torch.cuda is PyTorch's own again, and devices are called fl."""
+    if is_enabled():
+        _native.cuda_view_disable()
+        _restore()
+
+
+def _restore() -> None:
+    while _saved:
+        owner, name, before = _saved.pop()
+        if before is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+
+@contextmanager
+def cuda_view(on: bool = True) -> Iterator[None]:
+    """Context manager: the view is on (or off) within, for the whole process."""
+    before = is_enabled()
+    (enable if on else disable)()
+    try:
+        yield
+    finally:
+        (enable if before else disable)()
+
+
+def nvidia_is_usable() -> bool:
+    """Whether PyTorch itself can use a GPU under the name "cuda" here.
+
+    Asks no driver where there is none: a CUDA build on a machine without one answers at once, and the
+    question leaves the process able to fork.
+    """
+    if torch.version.cuda is None and torch.version.hip is None:
+        return False
+    drivers = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd", "/dev/nvmap")
+    if not any(os.path.exists(path) for path in drivers):
+        return False
+    counted = torch.cuda._device_count_amdsmi() if torch.version.hip else torch.cuda._device_count_nvml()
+    return counted != 0  # negative: the management library is absent; the driver may work all the same
+
+
+def start() -> None:
+    """Bring the view in line with the setting cuda_view; called once when torch-fl is loaded."""
+    choice = _native.get_setting("cuda_view")
+    if choice == "0" or (choice == "auto" and nvidia_is_usable()):
+        disable()
+    else:
+        try:
+            enable()
+            return
+        except RuntimeError as error:
+            warn(str(error))
+    if not _native.cuda_view_missing():
+        _native.device_names_enable()  # chip names are device strings with the view off as well
+
+
+class _Callable(ModuleType):
+    """torch_fl.cuda_view is this module and the context manager in one: `with torch_fl.cuda_view():`."""
+
+    def __call__(self, on: bool = True):
+        return cuda_view(on)
+
+
+sys.modules[__name__].__class__ = _Callable
