@@ -1,88 +1,102 @@
+// The allocator's public face: one DeviceMemory for each device.
 #include "runtime/allocator.h"
 
-#include <map>
-#include <mutex>
+#include <atomic>
 
 #include "chip/error.h"
+#include "runtime/device_memory.h"
 
 namespace fl {
 
-// First form: the chip's own malloc and free, no cache.
-struct Block {
-  void* address;
-  size_t size;
-  Stream* stream;
-  std::vector<Stream*> used_on;
-};
-
 namespace {
-std::mutex mutex;
-std::map<uintptr_t, Block*> live;
-std::array<MemoryStats, kMaxDevices> stats_of;
-void add(StatArray& a, int64_t n) {
-  for (int i : {0, 2}) {
-    a[i].current += n;
-    a[i].peak = std::max(a[i].peak, a[i].current);
-    (n > 0 ? a[i].allocated : a[i].freed) += n > 0 ? n : -n;
-  }
+
+// Made on first use, never destroyed: tensors may be freed while the process exits.
+constinit std::array<std::atomic<DeviceMemory*>, kMaxDevices> memories{};
+
+DeviceMemory& make_memory(int32_t index) {
+  const Device& d = device(index);
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto& place = memories[static_cast<size_t>(index)];
+  if (!place.load(std::memory_order_acquire)) place.store(new DeviceMemory(d), std::memory_order_release);
+  return *place.load(std::memory_order_acquire);
 }
+
+DeviceMemory* existing(int32_t index) noexcept {
+  if (index < 0 || index >= kMaxDevices) return nullptr;
+  return memories[static_cast<size_t>(index)].load(std::memory_order_acquire);
+}
+
+DeviceMemory& memory_of(int32_t index) {
+  DeviceMemory* memory = existing(index);
+  return memory ? *memory : make_memory(index);
+}
+
+void check_fork() {
+  if (forked())
+    throw Error(FL_FAILED, "cannot use a device's memory in a forked process: its parent had started the device, and "
+                           "a device does not survive a fork; use multiprocessing's start method \"spawn\"");
+}
+
 }  // namespace
 
 Block* allocate(Stream& stream, size_t bytes) {
-  auto* block = new Block{nullptr, bytes, &stream, {}};
-  if (!bytes) return block;
-  check(stream.chip->memory.malloc(stream.local, bytes, &block->address), "cannot allocate");
-  std::lock_guard<std::mutex> lock(mutex);
-  live[reinterpret_cast<uintptr_t>(block->address)] = block;
-  MemoryStats& s = stats_of[stream.device];
-  add(s.allocation, 1);
-  add(s.allocated_bytes, bytes);
-  add(s.reserved_bytes, bytes);
-  add(s.active_bytes, bytes);
-  add(s.requested_bytes, bytes);
-  return block;
+  check_fork();
+  DeviceMemory& memory = memory_of(stream.device);
+  return bytes ? memory.allocate(stream, bytes) : memory.empty();
 }
-void* address(const Block* block) noexcept { return block ? block->address : nullptr; }
+
+void* address(const Block* block) noexcept { return block->address; }
 size_t size(const Block* block) noexcept { return block->size; }
-int32_t device(const Block* block) noexcept { return block->stream->device; }
+int32_t device(const Block* block) noexcept { return block->device; }
+
+// In a forked child the lock may be held for ever, and the memory is the parent's.
 void free(Block* block) noexcept {
-  if (!block) return;
-  if (block->address) {
-    block->stream->chip->stream.synchronize(block->stream->handle, -1);
-    for (Stream* s : block->used_on) s->chip->stream.synchronize(s->handle, -1);
-    block->stream->chip->memory.free(block->stream->local, block->address);
-    std::lock_guard<std::mutex> lock(mutex);
-    live.erase(reinterpret_cast<uintptr_t>(block->address));
-    MemoryStats& s = stats_of[block->stream->device];
-    int64_t n = static_cast<int64_t>(block->size);
-    add(s.allocation, -1);
-    add(s.allocated_bytes, -n);
-    add(s.reserved_bytes, -n);
-    add(s.active_bytes, -n);
-    add(s.requested_bytes, -n);
-  }
-  delete block;
+  if (!block || forked()) return;
+  memories[static_cast<size_t>(block->device)].load(std::memory_order_relaxed)->free(block);
 }
-void record_stream(Block* block, Stream& stream) { block->used_on.push_back(&stream); }
+
+void record_stream(Block* block, Stream& stream) {
+  check_fork();
+  memory_of(block->device).record_stream(block, stream);
+}
+
 Block* find_block(const void* address, int32_t* device) noexcept {
-  std::lock_guard<std::mutex> lock(mutex);
-  auto p = reinterpret_cast<uintptr_t>(address);
-  auto found = live.upper_bound(p);
-  if (found == live.begin()) return nullptr;
-  Block* b = (--found)->second;
-  if (p >= found->first + b->size) return nullptr;
-  if (device) *device = b->stream->device;
-  return b;
+  if (forked()) return nullptr;
+  for (int32_t i = 0; i < kMaxDevices; ++i) {
+    DeviceMemory* memory = existing(i);
+    Block* block = memory ? memory->find(address) : nullptr;
+    if (!block) continue;
+    if (device) *device = i;
+    return block;
+  }
+  return nullptr;
 }
-void empty_cache(int32_t) {}
-void set_memory_fraction(int32_t, double) {}
-double memory_fraction(int32_t) { return 1; }
-MemoryStats memory_stats(int32_t device) {
-  std::lock_guard<std::mutex> lock(mutex);
-  return stats_of.at(device);
+
+void empty_cache(int32_t index) {
+  check_fork();
+  for (int32_t i = 0; i < kMaxDevices; ++i)
+    if (index == -1 || index == i)
+      if (DeviceMemory* memory = existing(i)) memory->empty_cache();
 }
-void reset_accumulated_stats(int32_t) {}
-void reset_peak_stats(int32_t) {}
-std::vector<SegmentInfo> memory_snapshot() { return {}; }
+
+void set_memory_fraction(int32_t index, double fraction) {
+  if (!(fraction >= 0 && fraction <= 1))
+    throw Error(FL_INVALID, "a memory fraction is a number from 0 to 1, not " + std::to_string(fraction));
+  memory_of(index).set_fraction(fraction);
+}
+
+double memory_fraction(int32_t index) { return memory_of(index).fraction(); }
+
+MemoryStats memory_stats(int32_t index) { return memory_of(index).stats(); }
+void reset_accumulated_stats(int32_t index) { memory_of(index).reset_accumulated_stats(); }
+void reset_peak_stats(int32_t index) { memory_of(index).reset_peak_stats(); }
+
+std::vector<SegmentInfo> memory_snapshot() {
+  std::vector<SegmentInfo> segments;
+  for (int32_t i = 0; i < kMaxDevices; ++i)
+    if (DeviceMemory* memory = existing(i)) memory->snapshot(segments);
+  return segments;
+}
 
 }  // namespace fl

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -64,9 +65,9 @@ Parsed parse_bool(const std::string& text) {
   return {};
 }
 
-Parsed parse_int(const std::string& text) {
+Parsed parse_whole(const std::string& text) {
   auto value = number(text);
-  if (!value || *value != std::floor(*value) || std::fabs(*value) > 9e15) return {};
+  if (!value || *value != std::floor(*value) || *value < 0 || *value > 1e12) return {};
   return std::to_string(static_cast<int64_t>(*value));
 }
 
@@ -80,23 +81,6 @@ Parsed parse_fraction(const std::string& text) {
   return value && *value >= 0 && *value <= 1 ? Parsed(text) : std::nullopt;
 }
 
-// "512M" becomes "536870912".
-Parsed parse_size(const std::string& text) {
-  static constexpr char kSuffixes[] = "kmgt";
-  std::string digits = lower(text);
-  double unit = 1;
-  if (!digits.empty() && digits.back() == 'b') digits.pop_back();
-  for (int i = 0; i < 4 && !digits.empty(); ++i)
-    if (digits.back() == kSuffixes[i]) {
-      digits.pop_back();
-      unit = std::ldexp(1.0, 10 * (i + 1));
-      break;
-    }
-  auto value = number(digits);
-  if (!value || *value < 0 || *value * unit > 9e18) return {};
-  return std::to_string(static_cast<int64_t>(*value * unit));
-}
-
 struct Kind {
   const char* allowed;
   const char* words;  // for a person
@@ -105,10 +89,9 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"text", "any text", parse_text},
     {"bool", "1, 0, true, false, on, off, yes, no", parse_bool},
-    {"int", "a whole number", parse_int},
+    {"int>=0", "a whole number that is not negative", parse_whole},
     {"float>=0", "a number that is not negative", parse_not_negative},
     {"float 0..1", "a number from 0 to 1", parse_fraction},
-    {"size", "a number of bytes, or with a suffix K, M, G or T", parse_size},
 };
 
 const Kind* kind_of(const Setting& s) {
@@ -143,7 +126,8 @@ struct State {
   std::atomic<int> log_level{FL_LOG_WARNING};
   std::atomic<bool> fault_lines{false};
   std::atomic<Fallback> fallback{Fallback::kWarn};
-  std::atomic<double> sync_timeout{0}, memory_fraction{1};
+  std::atomic<double> sync_timeout{0}, memory_fraction{1}, garbage_collection{0};
+  std::atomic<size_t> max_split{SIZE_MAX};
 
   State() {
     for (int i = 0; i < kCount; ++i) {
@@ -168,6 +152,8 @@ struct State {
     if (i == k_fault_lines) fault_lines = v == "1";
     if (i == k_sync_timeout) sync_timeout = *number(v);
     if (i == k_memory_fraction) memory_fraction = *number(v);
+    if (i == k_garbage_collection_threshold) garbage_collection = *number(v);
+    if (i == k_max_split_size_mb) max_split = v == "0" ? SIZE_MAX : static_cast<size_t>(*number(v)) << 20;
   }
 };
 
@@ -224,6 +210,8 @@ void set_setting(const std::string& name, const std::string& value) {
 bool fault_lines() noexcept { return state().fault_lines.load(std::memory_order_relaxed); }
 Fallback fallback_policy() noexcept { return state().fallback.load(std::memory_order_relaxed); }
 double sync_timeout_seconds() noexcept { return state().sync_timeout.load(std::memory_order_relaxed); }
+size_t max_split_bytes() noexcept { return state().max_split.load(std::memory_order_relaxed); }
+double garbage_collection_threshold() noexcept { return state().garbage_collection.load(std::memory_order_relaxed); }
 double memory_fraction_setting() noexcept { return state().memory_fraction.load(std::memory_order_relaxed); }
 
 void log(int level, const std::string& text) {

@@ -2,13 +2,14 @@
 // is made and the table in the docs is written.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace fl {
 
 // X(name, ENVIRONMENT, default, allowed, sentence)
-//   allowed: "a|b|c" a choice; "int", "float>=0", "float 0..1", "size" (bytes, K M G T suffixes), "text", "bool"
+//   allowed: "a|b|c" a choice; "int>=0", "float>=0", "float 0..1", "text", "bool"
 #define FL_SETTINGS(X)                                                                              \
   X(fallback, "FL_FALLBACK", "warn", "warn|error|quiet", "what an operator does that has to run on the CPU") \
   X(fallback_allow, "FL_FALLBACK_ALLOW", "", "text", "operators that may fall back silently, comma-separated") \
@@ -20,7 +21,10 @@ namespace fl {
   X(log_file, "FL_LOG_FILE", "", "text", "log into this file, rotated at 10 MB, instead of stderr") \
   X(fault_lines, "FL_FAULT_LINES", "0", "bool", "record the Python line of each launch, for the text of later faults") \
   X(sync_timeout, "FL_SYNC_TIMEOUT", "0", "float>=0", "seconds after which waiting for a device is an error; 0: never") \
-  X(memory_fraction, "FL_MEMORY_FRACTION", "1", "float 0..1", "share of a device's memory that may be allocated")
+  X(memory_fraction, "FL_MEMORY_FRACTION", "1", "float 0..1", "share of a device's memory that may be allocated") \
+  X(max_split_size_mb, "FL_MAX_SPLIT_SIZE_MB", "0", "int>=0", "cached blocks of this size or more are not split; 0: all are") \
+  X(garbage_collection_threshold, "FL_GARBAGE_COLLECTION_THRESHOLD", "0", "float 0..1", \
+    "share of the memory limit from which cached memory is given back, the longest unused first; 0: never")
 
 struct Setting {
   const char *name, *environment, *fallback_value, *allowed, *sentence;
@@ -38,6 +42,8 @@ enum class Fallback { kWarn, kError, kQuiet };
 Fallback fallback_policy() noexcept;
 double sync_timeout_seconds() noexcept;
 double memory_fraction_setting() noexcept;
+size_t max_split_bytes() noexcept;            // SIZE_MAX: no limit
+double garbage_collection_threshold() noexcept;
 
 // Lines at or above the level go to stderr or the file: "torch-fl WARNING: text".
 void log(int level, const std::string& text);  // level: FL_LOG_…

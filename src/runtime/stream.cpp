@@ -289,6 +289,13 @@ void Event::synchronize() const {
   if (fault != FL_OK && fault != FL_NOT_READY) throw take_faults(*recorded_on_, fault);
 }
 
+bool Event::passed() const { return chip_->stream.event_query(handle_) != FL_NOT_READY; }
+
+void Event::wait() const {
+  if (chip_->stream.event_synchronize(handle_, timeout_ns()) == FL_TIMEOUT)
+    throw timed_out(*recorded_on_, "waiting for an event on " + name_of(*recorded_on_));
+}
+
 double Event::elapsed_ms(const Event& end) const {
   if (forked()) throw_bad_fork();
   if (!timing_ || !end.timing_)

@@ -54,6 +54,10 @@ class Event {
   bool query() const;
   void synchronize() const;         // throws the fault of the stream it was recorded on
   double elapsed_ms(const Event& end) const;
+  // For the allocator: has the recorded work ended, well or not?  Faults stay
+  // with the stream, for the user to see.
+  bool passed() const;
+  void wait() const;                // throws when sync_timeout passes
   int32_t device() const noexcept { return device_; }
   fl_event handle() const noexcept { return handle_; }
 
