@@ -145,9 +145,8 @@ void announce_fallback(Op& op, const char* detail);
 void account_fallback(Op& op, uint64_t bytes, uint64_t nanoseconds);
 
 // A tensor that host code may read or write in place of `t` (an fl tensor):
-// the same memory where the chip maps it, else a copy.  The stream has been
-// synchronized.  write_back: the destructor-less counterpart, copies back to t
-// when host is a copy.
+// the same memory where the chip maps it (is_mapped), else a copy, which who
+// writes it copies back.  The stream has been synchronized.
 Tensor host_view(const Tensor& t);
 bool is_mapped(const Tensor& t);
 

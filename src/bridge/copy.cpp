@@ -1,0 +1,275 @@
+// Copies: within a device, between devices, to and from the host.
+//
+// Bytes cross to the host as they are, contiguous or in the other side's own
+// dense order; casts and strides are the device's work where it can do them.
+#include <ATen/MemoryOverlap.h>
+#include <ATen/NativeFunctions.h>
+#include <ATen/native/Fill.h>
+
+#include "bridge/device_allocator.h"
+#include "bridge/host_allocator.h"
+#include "bridge/iterator.h"
+
+namespace fl::bridge {
+
+namespace {
+
+Op copy_op("aten::copy_");
+Op fill_op("aten::fill_");
+
+FORMULA(conj_copy, "aten::copy_", conj(x))
+FORMULA(neg_copy, "aten::copy_", -x)
+
+// The same elements with the bits of `like`: what is lazily conjugated or
+// negated in one and not in the other is made so.
+Tensor with_bits_of(const Tensor& t, const Tensor& like) {
+  Tensor stored = t;
+  if (t.is_conj() != like.is_conj()) {
+    Tensor plain = stored.is_conj() ? stored.conj() : stored;  // flips the bit, moves nothing
+    Tensor made = at::conj_physical(plain);
+    stored = stored.is_conj() ? made : made.conj();
+    if (stored.is_conj() != like.is_conj()) stored = stored.conj();
+  }
+  if (stored.is_neg() != like.is_neg()) {
+    Tensor plain = stored.is_neg() ? stored._neg_view() : stored;
+    Tensor made = at::neg(plain);
+    stored = like.is_neg() ? made._neg_view() : made;
+  }
+  return stored;
+}
+
+// A view without the lazy bits: the elements as stored.
+Tensor as_stored(const Tensor& t) {
+  Tensor s = t;
+  if (s.is_conj()) s = s.conj();
+  if (s.is_neg()) s = s._neg_view();
+  return s;
+}
+
+bool dense(const Tensor& t) { return t.is_non_overlapping_and_dense(); }
+
+// Do the elements of both lie in memory in the same order, without gaps?
+bool same_dense_order(const Tensor& a, const Tensor& b) {
+  if (a.is_contiguous() && b.is_contiguous()) return true;
+  return dense(a) && dense(b) && a.strides() == b.strides();
+}
+
+bool can_copy(const Chip& chip, const Tensor& a, ScalarType b) {
+  return chip.claims(FL_ENTRY_COPY, FL_ANY, to_dtype(a.scalar_type())) && chip.claims(FL_ENTRY_COPY, FL_ANY, to_dtype(b));
+}
+
+void transfer(const Tensor& t, int kind, void* to, const void* from, size_t bytes) {
+  Stream& stream = current_stream(t.device().index());
+  fl_tensor view{const_cast<void*>(t.const_data_ptr()), t.sizes().data(), t.strides().data(),
+                 static_cast<int32_t>(t.dim()), to_dtype(t.scalar_type()), 0, 0};
+  const fl_tensor* tensors[] = {&view};
+  fl_launch launch = make_launch(copy_op, stream, tensors, 1);
+  LaunchScope scope(stream);
+  check(stream.chip->memory.copy(&launch, kind, to, from, bytes),
+        kind == FL_HOST_TO_DEVICE ? "copy from the host to the device" : "copy from the device to the host");
+}
+
+void device_to_device(const Tensor& dst, const Tensor& src);
+
+// ------------------------------------------------------------ host → device
+void host_to_device(const Tensor& dst, const Tensor& source, bool non_blocking) {
+  const Chip& chip = *current_stream(dst.device().index()).chip;
+  Tensor src = source;
+  // A dtype that the device cannot convert is converted here.
+  if (src.scalar_type() != dst.scalar_type() && !can_copy(chip, dst, src.scalar_type())) src = src.to(dst.scalar_type());
+  bool direct = src.scalar_type() == dst.scalar_type() && same_dense_order(dst, src) && src.sizes() == dst.sizes();
+  if (!direct && !dense(src)) src = src.contiguous();
+  Tensor target = direct ? dst : empty_on(dst.device(), src.sizes(), src.strides(), src.scalar_type());
+  transfer(target, FL_HOST_TO_DEVICE, target.mutable_data_ptr(), src.const_data_ptr(), src.nbytes());
+  Stream& stream = current_stream(dst.device().index());
+  if (is_pinned(src.const_data_ptr())) {
+    // Read when the stream gets there: keep it, and wait unless told not to.
+    record_host_use(src.const_data_ptr(), src.storage().data_ptr().get_context(), stream);
+    if (!non_blocking) synchronize(stream);
+  }
+  if (!direct) device_to_device(dst, target);
+}
+
+// ------------------------------------------------------------ device → host
+void device_to_host(const Tensor& dst, const Tensor& source, bool non_blocking) {
+  Stream& stream = current_stream(source.device().index());
+  Tensor src = source;
+  bool cast = src.scalar_type() != dst.scalar_type();
+  bool pinned = is_pinned(dst.const_data_ptr());
+  if (cast && can_copy(*stream.chip, src, dst.scalar_type())) {
+    Tensor converted = at::empty_like(src, src.options().dtype(dst.scalar_type()));
+    device_to_device(converted, src);
+    src = converted;
+    cast = false;
+  }
+  bool direct = !cast && same_dense_order(dst, src);
+  if (!direct && !dense(src)) {
+    Tensor packed = empty_on(src.device(), src.sizes(), {}, src.scalar_type());
+    device_to_device(packed, src);
+    src = packed;
+    direct = !cast && same_dense_order(dst, src);
+  }
+  Tensor landing = direct ? dst : at::empty_strided(src.sizes(), src.strides(), src.options().device(at::kCPU));
+  transfer(src, FL_DEVICE_TO_HOST, landing.mutable_data_ptr(), src.const_data_ptr(), src.nbytes());
+  if (direct && pinned && non_blocking) {
+    record_host_use(dst.const_data_ptr(), dst.storage().data_ptr().get_context(), stream);
+    return;
+  }
+  synchronize(stream);
+  if (!direct) dst.copy_(landing);
+}
+
+// ------------------------------------------------------------ within a device
+void device_to_device(const Tensor& dst, const Tensor& src) {
+  if (dst.is_alias_of(src) && dst.data_ptr() == src.data_ptr() && dst.strides() == src.strides() &&
+      dst.sizes() == src.sizes() && dst.scalar_type() == src.scalar_type())
+    return;
+  // A source that overlaps the destination otherwise is copied aside first (the ABI's rule for operators).
+  if (at::get_overlap_status(dst, src) != at::MemOverlapStatus::No &&
+      at::get_overlap_status(dst, src) != at::MemOverlapStatus::Full) {
+    Tensor aside = empty_on(src.device(), src.sizes(), {}, src.scalar_type());
+    device_to_device(aside, src);
+    return device_to_device(dst, aside);
+  }
+  copy_on_device(copy_op, dst, src);
+}
+
+// ------------------------------------------------------------ across devices
+void across_devices(const Tensor& dst, const Tensor& source) {
+  Stream& from = current_stream(source.device().index());
+  Stream& to = current_stream(dst.device().index());
+  if (from.chip != to.chip || !from.chip->memory.copy_peer) {
+    // Two chips, or one without a path between its devices: through the host.
+    Tensor host = at::empty_like(source, source.options().device(at::kCPU));
+    device_to_host(host, source, false);
+    host_to_device(dst, host, false);
+    return;
+  }
+  Tensor src = source;
+  if (!dense(src)) {
+    src = empty_on(src.device(), src.sizes(), {}, src.scalar_type());
+    device_to_device(src, source);
+  }
+  bool direct = src.scalar_type() == dst.scalar_type() && same_dense_order(dst, src);
+  Tensor target = direct ? dst : empty_on(dst.device(), src.sizes(), src.strides(), src.scalar_type());
+  // The destination's earlier work first, then the copy on the source's
+  // stream, then the destination goes on.
+  Event ready(to.device, false), done(from.device, false);
+  ready.record(to);
+  ready.block(from);
+  const fl_tensor view{const_cast<void*>(src.const_data_ptr()), src.sizes().data(), src.strides().data(),
+                       static_cast<int32_t>(src.dim()), to_dtype(src.scalar_type()), 0, 0};
+  const fl_tensor* tensors[] = {&view};
+  fl_launch launch = make_launch(copy_op, from, tensors, 1);
+  LaunchScope scope(from);
+  check(from.chip->memory.copy_peer(&launch, to.local, target.mutable_data_ptr(), src.const_data_ptr(), src.nbytes()),
+        "copy between devices");
+  done.record(from);
+  done.block(to);
+  if (!direct) device_to_device(dst, target);
+}
+
+Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
+  if (dst.numel() == 0 && self.numel() == 0) return dst;
+  at::assert_no_internal_overlap(dst);
+  Tensor source = self.sizes() == dst.sizes() ? self : self.expand(dst.sizes());
+  if (source.is_conj() != dst.is_conj() || source.is_neg() != dst.is_neg()) source = with_bits_of(source, dst);
+  Tensor src = as_stored(source), to = as_stored(dst);
+  if (to.numel() == 0) return dst;
+  guarded([&] {
+    if (!is_fl(src)) host_to_device(to, src, non_blocking);
+    else if (!is_fl(to)) device_to_host(to, src, non_blocking);
+    else if (src.device() == to.device()) device_to_device(to, src);
+    else across_devices(to, src);
+  });
+  return dst;
+}
+
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
+  if (dst.sizes() != self.sizes()) const_cast<Tensor&>(dst).resize_(self.sizes());
+  return copy_from(self, dst, false);
+}
+
+at::Scalar local_scalar_dense(const Tensor& self) {
+  TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
+  alignas(16) char bytes[16];
+  guarded([&] {
+    transfer(self, FL_DEVICE_TO_HOST, bytes, self.const_data_ptr(), self.element_size());
+    synchronize(current_stream(self.device().index()));
+  });
+  return at::native::_local_scalar_dense_cpu(at::from_blob(bytes, {}, at::TensorOptions(self.scalar_type())));
+}
+
+// A number that the dtype cannot hold is refused, as on the CPU.
+void check_fits(const at::Scalar& value, ScalarType type) {
+  if (to_dtype(type) == FL_NONE || c10::isFloat8Type(type) || c10::isBarebonesUnsignedType(type)) return;
+  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kBool, at::kHalf, at::kBFloat16, at::kComplexHalf, type, "fill_",
+                                         [&] { (void)value.to<scalar_t>(); });
+}
+
+Tensor& fill_scalar(Tensor& self, const at::Scalar& value) {
+  check_fits(value, self.scalar_type());
+  if (self.numel() != 0) guarded([&] { fill_on_device(fill_op, self, value); });
+  return self;
+}
+
+Tensor& fill_tensor(Tensor& self, const Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  if (!is_fl(value)) return fill_scalar(self, value.item());
+  return self.copy_(value);
+}
+
+Tensor& zero(Tensor& self) { return fill_scalar(self, 0); }
+
+}  // namespace
+
+void copy_on_device(Op& op, const Tensor& to, const Tensor& from) {
+  // The iterator coalesces and orders the dimensions by `to`.
+  auto iter = at::TensorIteratorConfig()
+                  .check_all_same_dtype(false).set_check_mem_overlap(false).resize_outputs(false)
+                  .add_output(to).add_const_input(from).build();
+  static IteratorOp convert("aten::copy_", [](Builder&, const Value* in, uint8_t, ScalarType) { return in[0]; }, true);
+  IteratorViews views;
+  Call call(op, to);
+  call.view(from);
+  if (views.fill(iter)) {
+    fl_copy_args args{views.tensors[1], views.tensors[0]};
+    if (call.native(call.chip().op.copy, args, {&args.to, &args.from})) return;
+  }
+  if (run_iterator(convert, iter)) return;
+  // Neither copies this dtype: the host does.
+  run_on_host(op, iter, [](at::TensorIterator& host) { host.output().copy_(host.input()); });
+}
+
+void fill_on_device(Op& op, const Tensor& to, const at::Scalar& value) {
+  at::Scalar stored = value;
+  if (to.is_conj()) stored = value.conj();
+  if (to.is_neg()) stored = -value;
+  Tensor plain = as_stored(to);
+  Tensor holder = plain;
+  auto iter = at::TensorIteratorConfig().set_check_mem_overlap(false).check_all_same_dtype(false)
+                  .resize_outputs(false).add_output(holder).build();
+  IteratorViews views;
+  Call call(op, plain);
+  uint8_t dtype = to_dtype(plain.scalar_type());
+  TORCH_CHECK(views.fill(iter), "fill_: more than ", FL_MAX_DIMS, " dimensions that do not coalesce");
+  fl_fill_args args{views.tensors[0], to_scalar(stored, dtype)};
+  if (call.native(call.chip().op.fill, args, {&args.to})) return;
+  run_on_host(op, iter, [&](at::TensorIterator& host) { host.output().fill_(stored); });
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("_local_scalar_dense", local_scalar_dense);
+  m.impl("fill_.Scalar", fill_scalar);
+  m.impl("fill_.Tensor", fill_tensor);
+  m.impl("zero_", zero);
+}
+
+// The copy itself honours lazy conjugation and negation; their own fallbacks
+// would clone, and end here again.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, Negative, m) { m.impl("_copy_from", torch::CppFunction::makeFallthrough()); }
+
+}  // namespace fl::bridge
