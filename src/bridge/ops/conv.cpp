@@ -189,8 +189,7 @@ Tensor forward(const Tensor& x, const Tensor& w, const std::optional<Tensor>& bi
               w.sizes(), ", expected bias to be 1-dimensional with ", sizes[1], " elements, but got bias of size ",
               b->sizes(), " instead");
   if (!computable(x.scalar_type()))
-    return fallback<ATEN_OP(convolution)>(x, w, bias, c10::fromIntArrayRefSlow(stride), c10::fromIntArrayRefSlow(padding),
-        c10::fromIntArrayRefSlow(dilation), transposed, c10::fromIntArrayRefSlow(output_padding), c10::SymInt(groups));
+    return fallback<ATEN_OP(convolution)>(x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
   Tensor y = empty(x, sizes, format_of(x, w));
   if (y.numel() == 0) return y;
   Call call(op, x);
