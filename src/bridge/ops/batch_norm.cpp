@@ -226,7 +226,7 @@ Tensor tensor_or_none(const std::optional<Tensor>& t) { return t ? *t : Tensor()
 
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
-Three native_batch_norm(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
+Three batch_norm_forward(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
                         const std::optional<Tensor>& mean, const std::optional<Tensor>& var, bool training,
                         double momentum, double eps) {
   static Op op("aten::native_batch_norm");
@@ -234,11 +234,11 @@ Three native_batch_norm(const Tensor& x, const std::optional<Tensor>& weight, co
   return {r.y, r.mean, r.rstd};
 }
 
-std::tuple<Tensor&, Tensor&, Tensor&> native_batch_norm_out(
+std::tuple<Tensor&, Tensor&, Tensor&> batch_norm_forward_out(
     const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
     const std::optional<Tensor>& mean, const std::optional<Tensor>& var, bool training, double momentum, double eps,
     Tensor& out, Tensor& save_mean, Tensor& save_rstd) {
-  auto [y, m, r] = native_batch_norm(x, weight, bias, mean, var, training, momentum, eps);
+  auto [y, m, r] = batch_norm_forward(x, weight, bias, mean, var, training, momentum, eps);
   for (auto [to, from] : {std::pair<Tensor*, Tensor*>{&out, &y}, {&save_mean, &m}, {&save_rstd, &r}}) {
     if (!to->defined()) continue;
     at::native::resize_output(*to, from->sizes());
@@ -285,7 +285,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> no_update(const Tensor& x, const std:
   return {r.y, r.mean, r.rstd, empty_like(x, {0}, at::kByte)};
 }
 
-Three native_batch_norm_backward(const Tensor& grad, const Tensor& x, const std::optional<Tensor>& weight,
+Three batch_norm_backward_legacy(const Tensor& grad, const Tensor& x, const std::optional<Tensor>& weight,
                                  const std::optional<Tensor>& running_mean, const std::optional<Tensor>& running_var,
                                  const std::optional<Tensor>& save_mean, const std::optional<Tensor>& save_rstd,
                                  bool training, double eps, std::array<bool, 3> mask) {
@@ -318,9 +318,9 @@ std::tuple<Tensor, Tensor> update_stats(const Tensor& x, const std::optional<Ten
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("native_batch_norm", native_batch_norm);
-  m.impl("native_batch_norm.out", native_batch_norm_out);
-  m.impl("native_batch_norm_backward", native_batch_norm_backward);
+  m.impl("native_batch_norm", batch_norm_forward);
+  m.impl("native_batch_norm.out", batch_norm_forward_out);
+  m.impl("native_batch_norm_backward", batch_norm_backward_legacy);
   m.impl("_native_batch_norm_legit", legit);
   m.impl("_native_batch_norm_legit.no_stats", legit_no_stats);
   m.impl("_native_batch_norm_legit_no_training", legit_no_training);
