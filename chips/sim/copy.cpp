@@ -1,0 +1,172 @@
+// The entry copy: bytes where the dtypes agree, else a program of one load and one store.
+#include <algorithm>
+#include <cstring>
+
+#include "pointwise_plan.h"
+
+namespace sim {
+namespace {
+
+struct Bytes16 {
+  uint64_t a, b;
+};
+
+constexpr int64_t kGrainBytes = 64 << 10;
+
+// Both sides' strides in bytes, destination first.
+using CopySpace = Space<2>;
+
+template <class T>
+void copy_row(char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t n) {
+  if (to_stride == sizeof(T) && from_stride == sizeof(T)) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+  } else if (to_stride == sizeof(T) && from_stride == 0) {
+    std::fill_n(reinterpret_cast<T*>(to), n, *reinterpret_cast<const T*>(from));
+  } else {
+    for (int64_t i = 0; i < n; ++i, to += to_stride, from += from_stride)
+      *reinterpret_cast<T*>(to) = *reinterpret_cast<const T*>(from);
+  }
+}
+
+// The two inner dimensions, the source contiguous along the outer one: by tiles, so
+// that a cache line that is read serves its neighbours before it leaves.
+template <class T>
+void copy_transposed(char* to, const char* from, int64_t rows, int64_t to_row, int64_t from_row, int64_t columns,
+                     int64_t to_column, int64_t from_column) {
+  constexpr int64_t kTile = sizeof(T) >= 8 ? 16 : 32;
+  for (int64_t r = 0; r < rows; r += kTile) {
+    int64_t r_end = std::min(rows, r + kTile);
+    for (int64_t c = 0; c < columns; c += kTile) {
+      int64_t c_end = std::min(columns, c + kTile);
+      for (int64_t i = r; i < r_end; ++i) {
+        char* t = to + i * to_row + c * to_column;
+        const char* f = from + i * from_row + c * from_column;
+        for (int64_t j = c; j < c_end; ++j, t += to_column, f += from_column)
+          *reinterpret_cast<T*>(t) = *reinterpret_cast<const T*>(f);
+      }
+    }
+  }
+}
+
+template <class T>
+void copy_space(const CopySpace& space, char* to, const char* from) {
+  constexpr int64_t size = sizeof(T);
+  int64_t n = space.points();
+  if (space.ndim <= 1 && space.inner_stride(0) == space.inner_stride(1) && (n == 1 || space.inner_stride(0) == size)) {
+    parallel(n * size, kGrainBytes * 4, [&](int64_t begin, int64_t end) {
+      std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+    });
+    return;
+  }
+  int inner = space.ndim - 1;
+  // Where the source runs along another dimension than the destination: the pair of
+  // them is copied by tiles, everything else is a loop around.
+  if (space.ndim >= 2 && std::llabs(space.stride[inner][1]) > size) {
+    int along = -1;
+    for (int d = 0; d < inner; ++d)
+      if (std::llabs(space.stride[d][1]) == size) along = d;
+    if (along >= 0 && space.size[along] >= 4 && space.size[inner] >= 4) {
+      CopySpace outer(2);
+      for (int d = 0; d < inner; ++d)
+        if (d != along) std::copy_n(space.stride[d], 2, outer.push(space.size[d]));
+      // Slabs of rows are the unit of parallel work.
+      constexpr int64_t kSlab = 64;
+      int64_t slabs = (space.size[along] + kSlab - 1) / kSlab, planes = outer.points();
+      int64_t slab_bytes = std::min(kSlab, space.size[along]) * space.size[inner] * size;
+      parallel(planes * slabs, std::max<int64_t>(1, kGrainBytes / slab_bytes), [&](int64_t begin, int64_t end) {
+        for (int64_t u = begin; u < end; ++u) {
+          Cursor<2> at(outer, u / slabs);
+          int64_t r = u % slabs * kSlab, rows = std::min(kSlab, space.size[along] - r);
+          copy_transposed<T>(to + at.offset[0] + r * space.stride[along][0],
+                             from + at.offset[1] + r * space.stride[along][1], rows, space.stride[along][0],
+                             space.stride[along][1], space.size[inner], space.stride[inner][0], space.stride[inner][1]);
+        }
+      });
+      return;
+    }
+  }
+  parallel(n, kGrainBytes / size, [&](int64_t begin, int64_t end) {
+    Cursor<2> at(space, begin);
+    for (int64_t i = begin; i < end;) {
+      int64_t run = std::min(at.left(), end - i);
+      copy_row<T>(to + at.offset[0], space.inner_stride(0), from + at.offset[1], space.inner_stride(1), run);
+      at.advance(run);
+      i += run;
+    }
+  });
+}
+
+struct CopyJob {
+  char* to;
+  const char* from;
+  const Plan* plan;  // null: the dtypes agree
+  int32_t ndim;
+  uint8_t size;
+  // then sizes, to's strides, from's strides
+
+  static void run(void* place, Context& context);
+};
+
+void CopyJob::run(void* place, Context& context) {
+  if (context.discard) return;
+  auto* job = static_cast<CopyJob*>(place);
+  auto* sizes = reinterpret_cast<const int64_t*>(job + 1);
+  const int64_t *to_strides = sizes + job->ndim, *from_strides = to_strides + job->ndim;
+  if (job->plan) {
+    Points points(job->plan);
+    points.data[0] = const_cast<char*>(job->from);
+    points.data[1] = job->to;
+    for (int d = 0; d < job->ndim; ++d) {
+      int64_t* strides = points.space.push(sizes[d]);
+      strides[0] = from_strides[d] * job->plan->operand_bytes[0];
+      strides[1] = to_strides[d] * job->plan->operand_bytes[1];
+    }
+    points.prepare();
+    uint32_t faults = 0;
+    points.run(&faults);
+    return;
+  }
+  CopySpace space(2);
+  for (int d = 0; d < job->ndim; ++d) {
+    int64_t* strides = space.push(sizes[d]);
+    strides[0] = to_strides[d] * job->size;
+    strides[1] = from_strides[d] * job->size;
+  }
+  space.merge();
+  space.sort(0);
+  space.merge();
+  switch (job->size) {
+    case 1: return copy_space<uint8_t>(space, job->to, job->from);
+    case 2: return copy_space<uint16_t>(space, job->to, job->from);
+    case 4: return copy_space<uint32_t>(space, job->to, job->from);
+    case 8: return copy_space<uint64_t>(space, job->to, job->from);
+    default: return copy_space<Bytes16>(space, job->to, job->from);
+  }
+}
+
+}  // namespace
+
+fl_status copy(const fl_launch* launch, const fl_copy_args* args) {
+  const fl_tensor &from = args->from, &to = args->to;
+  const Plan* plan = from.dtype == to.dtype ? nullptr : conversion(from.dtype, to.dtype);
+  if (plan && !plan->supported) return FL_UNSUPPORTED;
+  auto ndim = static_cast<size_t>(to.ndim);
+  fl_status status;
+  void* place = ring_begin(launch, "copy", sizeof(CopyJob) + 3 * ndim * 8, CopyJob::run, &status);
+  if (!place) return status;
+  auto* job = new (place) CopyJob{static_cast<char*>(to.data) + worker_offset,
+                                  static_cast<const char*>(from.data) + worker_offset, plan, to.ndim,
+                                  static_cast<uint8_t>(dtype_size(to.dtype))};
+  auto* words = reinterpret_cast<int64_t*>(job + 1);
+  if (ndim) {
+    std::memcpy(words, to.sizes, ndim * 8);
+    std::memcpy(words + ndim, to.strides, ndim * 8);
+    std::memcpy(words + 2 * ndim, from.strides, ndim * 8);
+  }
+  ring_commit(launch);
+  return FL_OK;
+}
+
+void claim_copy(Claims& claims) { claims.push_back({FL_ENTRY_COPY, FL_ANY, kAllDtypes}); }
+
+}  // namespace sim
