@@ -1,5 +1,7 @@
 #include "onednn.h"
 
+#include <omp.h>
+
 #include <cstring>
 
 namespace sim {
@@ -18,6 +20,15 @@ memory::data_type dnnl_type(uint8_t dtype) {
     case FL_F32: return memory::data_type::f32;
     default: return memory::data_type::undef;
   }
+}
+
+SmallTeam::SmallTeam(bool small) {
+  if (!small || omp_get_max_threads() == 1) return;
+  threads_ = omp_get_max_threads();
+  omp_set_num_threads(1);
+}
+SmallTeam::~SmallTeam() {
+  if (threads_) omp_set_num_threads(threads_);
 }
 
 void Primitive::bind(int argument, const memory::desc& desc) {
@@ -125,6 +136,7 @@ bool run_matmul(Context& context, const Matmul& m, const void* a, const void* b,
   int64_t word;
   std::memcpy(&word, numbers, sizeof word);
   key.add(word);
+  SmallTeam team(m.batch * m.m * m.n * m.k <= kSmallTeamWork);
   Primitive& p = cache.get(key, [&](Primitive& fresh) {
     // What oneDNN refuses stays unusable, and our own kernels take it, each time.
     try {

@@ -43,6 +43,20 @@ struct PrimitiveKeyHash {
 const dnnl::engine& dnnl_engine();
 dnnl::memory::data_type dnnl_type(uint8_t dtype);  // F16 BF16 F32; undef otherwise
 
+// Work this small is done before a team of threads has met: for its scope, the
+// calling thread's team is itself.  A primitive must be made and run under the
+// same one.
+class SmallTeam {
+ public:
+  explicit SmallTeam(bool small);
+  ~SmallTeam();
+  SmallTeam(const SmallTeam&) = delete;
+
+ private:
+  int threads_ = 0;  // to go back to; 0: nothing was changed
+};
+constexpr int64_t kSmallTeamWork = 1 << 17;  // multiplications, about 2 µs
+
 // A primitive with its arguments.  Not usable: oneDNN has no optimised kernel.
 class Primitive {
  public:
@@ -52,7 +66,7 @@ class Primitive {
 
   template <class Desc>
   void make(const Desc& desc) {
-    primitive_ = dnnl::primitive(desc);
+    primitive_ = dnnl::primitive(desc.get());
     scratch_ = desc.scratchpad_desc().get_size();
     if (scratch_) bind(DNNL_ARG_SCRATCHPAD, desc.scratchpad_desc());
   }
