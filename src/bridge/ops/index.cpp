@@ -1,0 +1,268 @@
+// x[i, :, j], its assignment, gather and the scatter family.
+#include <ATen/native/IndexKernel.h>
+#include <ATen/native/TensorAdvancedIndexing.h>
+#include <ATen/ops/_index_put_impl_native.h>
+#include <ATen/ops/gather_meta.h>
+#include <ATen/ops/index_cpu_dispatch.h>
+#include <ATen/ops/index_native.h>
+#include <ATen/ops/scatter_add_meta.h>
+#include <ATen/ops/scatter_meta.h>
+#include <ATen/ops/scatter_reduce_meta.h>
+
+#include "bridge/ops/indexing.h"
+
+namespace fl::bridge {
+namespace {
+
+using Indices = c10::List<std::optional<Tensor>>;
+
+// ------------------------------------------------------------ x[i, :, j]
+// The iterator's operands are out, from, indices… (put: to, from, indices…);
+// strides of the indexed dimensions are in bytes.
+template <class Launch>
+void launch_iterator(const char* name, at::TensorIteratorBase& iter, IntArrayRef sizes, IntArrayRef strides, Launch&& launch) {
+  TORCH_CHECK_NOT_IMPLEMENTED(sizes.size() <= FL_MAX_INDICES, name, " with ", sizes.size(), " index tensors: at most ",
+                              FL_MAX_INDICES, " are supported on ", iter.device(0));
+  if (iter.numel() == 0) return;
+  Space space(iter.shape());
+  TORCH_CHECK_NOT_IMPLEMENTED(space.ok(), name, " over ", iter.ndim(), " dimensions: at most ", FL_MAX_DIMS,
+                              " are supported on ", iter.device(0));
+  for (int i = 0; i < iter.ntensors(); ++i) {
+    int64_t element = iter.element_size(i), steps[FL_MAX_DIMS];
+    for (int d = 0; d < iter.ndim(); ++d) steps[d] = iter.strides(i)[d] / element;
+    space.add(iter.data_ptr(i), to_dtype(iter.dtype(i)), steps);
+  }
+  space.finish();
+  int64_t element = iter.element_size(0), steps[FL_MAX_INDICES];
+  for (size_t k = 0; k < strides.size(); ++k) steps[k] = strides[k] / element;
+  launch(space, sizes.data(), steps);
+}
+
+void index_kernel(at::TensorIteratorBase& iter, IntArrayRef sizes, IntArrayRef strides) {
+  static Op op("aten::index.Tensor");
+  Call call(op, iter.device(0));
+  launch_iterator("index", iter, sizes, strides, [&](const Space& space, const int64_t* n, const int64_t* steps) {
+    if (!gather_space(call, space, n, steps, FL_INDEX_WRAP)) throw_refused(call, "gather", iter.dtype(0));
+  });
+}
+
+void index_put_kernel(at::TensorIterator& iter, IntArrayRef sizes, IntArrayRef strides, bool accumulate) {
+  static Op op("aten::_index_put_impl_");
+  Call call(op, iter.device(0));
+  uint16_t mode = accumulate ? FL_SCATTER_ADD : FL_SCATTER_SET;
+  launch_iterator("index_put_", iter, sizes, strides, [&](const Space& space, const int64_t* n, const int64_t* steps) {
+    if (!scatter_space(call, mode, space, n, steps, FL_INDEX_WRAP)) throw_refused(call, "scatter", iter.dtype(0));
+  });
+}
+
+// Shape function, iterator and output of x[…] in one object, as PyTorch
+// generates them for its own devices.
+struct IndexFunctional final : at::native::structured_index_out {
+  Tensor out;
+  void make(int64_t i, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) {
+    out = strides.empty() ? at::empty(sizes, options) : at::empty_strided(sizes, strides, options);
+    at::native::structured_index_out::set_output_raw_strided(i, sizes, strides, options);
+  }
+  void set_output_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
+    make(i, sizes, strides, options);
+  }
+  void set_output_raw_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
+    make(i, sizes, strides, options);
+  }
+  const Tensor& maybe_get_output(int64_t) override { return out; }
+};
+
+Tensor index_tensor(const Tensor& self, const Indices& indices) {
+  IndexFunctional op;
+  auto shape = op.meta(self, at::IOptTensorListRef(indices));
+  op.impl(self, shape.sizes, shape.strides, op.out);
+  return op.out;
+}
+
+Tensor& index_tensor_out(const Tensor& self, const Indices& indices, Tensor& out) {
+  return at::cpu::index_outf(self, indices, out);
+}
+
+bool claims_scatter(const Tensor& t, unsigned mode) {
+  return current_stream(t.device().index()).chip->claims(FL_ENTRY_SCATTER, mode, dtype_of(t));
+}
+
+Tensor& index_put_impl(Tensor& self, const Indices& indices, const Tensor& values, bool accumulate, bool unsafe) {
+  if (accumulate && !claims_scatter(self, FL_SCATTER_ADD)) {
+    if (!at::isReducedFloatingType(self.scalar_type()))
+      return fallback<ATEN_OP(_index_put_impl_)>(self, indices, values, accumulate, unsafe);
+    Tensor wide = self.to(at::kFloat);
+    at::native::_index_put_impl_(wide, indices, values.to(at::kFloat), true, unsafe);
+    return self.copy_(wide);
+  }
+  return at::native::_index_put_impl_(self, indices, values, accumulate, unsafe);
+}
+
+// -------------------------------------------------------- gather, scatter
+Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : t.unsqueeze(0); }
+
+// Over index's sizes: `whole` without `dim`, `part` (null strides: one value), index.
+bool along(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Tensor& index_in, const Tensor& part_in) {
+  Tensor whole = at_least_1d(whole_in), index = at_least_1d(index_in), part = part_in;
+  if (index.numel() == 0) return true;
+  dim = at::maybe_wrap_dim(dim, whole.dim());
+  Space space(index.sizes());
+  if (!space.ok()) return false;
+  at::DimVector strides(whole.strides());
+  Axis axis{whole.size(dim), strides[dim]};
+  strides[dim] = 0;
+  fl_tensor view = call.view(whole);
+  auto add_part = [&] {
+    fl_tensor p = call.view(part);
+    at::DimVector steps(index.dim(), 0);
+    if (part.dim() == index.dim()) steps.assign(part.strides().begin(), part.strides().end());
+    space.add(p.data, p.dtype, steps.data());
+  };
+  if (mode < 0) add_part();
+  space.add(view.data, view.dtype, strides.data());
+  if (mode >= 0) add_part();
+  space.add(call.view(index));
+  space.finish();
+  return mode < 0 ? gather_space(call, space, &axis.size, &axis.stride, 0)
+                  : scatter_space(call, static_cast<uint16_t>(mode), space, &axis.size, &axis.stride, 0);
+}
+
+Tensor& gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad, Tensor& out) {
+  static Op op("aten::gather.out");
+  Into<at::meta::structured_gather> shape(out);
+  shape.meta(self, dim, index, sparse_grad);
+  Call call(op, self);
+  if (along(call, -1, self, dim, index, at_least_1d(out))) return out;
+  return fallback<ATEN_OP2(gather, out)>(self, dim, index, sparse_grad, out);
+}
+
+// out = self, then scattered into.  A mode that the chip lacks for a half dtype
+// is done in F32.  False: the chip cannot; `out` holds self.
+bool scatter_over(Call& call, int mode, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& part,
+                  const Tensor& out) {
+  if (!out.is_same(self)) const_cast<Tensor&>(out).copy_(self);
+  if (index.numel() == 0) return true;
+  if (!call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out))) {
+    if (!at::isReducedFloatingType(out.scalar_type()) || !call.claims(FL_ENTRY_SCATTER, mode, FL_F32)) return false;
+    call.composed();
+    Tensor wide = out.to(at::kFloat);
+    if (!along(call, mode, wide, dim, index, part.to(at::kFloat))) return false;
+    const_cast<Tensor&>(out).copy_(wide);
+    return true;
+  }
+  return along(call, mode, out, dim, index, part);
+}
+
+Tensor value_of(const at::Scalar& value, const Tensor& like) { return at::full({}, value, like.options()); }
+
+int mode_of(c10::string_view reduce) {
+  TORCH_CHECK(reduce == "add" || reduce == "multiply", "reduce argument must be either add or multiply.");
+  return reduce == "add" ? FL_SCATTER_ADD : FL_SCATTER_MUL;
+}
+
+Tensor& scatter_src_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, Tensor& out) {
+  static Op op("aten::scatter.src_out");
+  Into<at::meta::structured_scatter_src> shape(out);
+  shape.meta(self, dim, index, src);
+  Call call(op, self);
+  if (scatter_over(call, FL_SCATTER_SET, self, dim, index, at_least_1d(src), out)) return out;
+  return fallback<ATEN_OP2(scatter, src_out)>(self, dim, index, src, out);
+}
+Tensor& scatter_value_out(const Tensor& self, int64_t dim, const Tensor& index, const at::Scalar& value, Tensor& out) {
+  static Op op("aten::scatter.value_out");
+  Into<at::meta::structured_scatter_value> shape(out);
+  shape.meta(self, dim, index, value);
+  Call call(op, self);
+  if (scatter_over(call, FL_SCATTER_SET, self, dim, index, value_of(value, self), out)) return out;
+  return fallback<ATEN_OP2(scatter, value_out)>(self, dim, index, value, out);
+}
+Tensor& scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                           c10::string_view reduce, Tensor& out) {
+  static Op op("aten::scatter.reduce_out");
+  Into<at::meta::structured_scatter_reduce> shape(out);
+  shape.meta(self, dim, index, src, reduce);
+  Call call(op, self);
+  if (scatter_over(call, mode_of(reduce), self, dim, index, at_least_1d(src), out)) return out;
+  return fallback<ATEN_OP2(scatter, reduce_out)>(self, dim, index, src, reduce, out);
+}
+Tensor& scatter_value_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const at::Scalar& value,
+                                 c10::string_view reduce, Tensor& out) {
+  static Op op("aten::scatter.value_reduce_out");
+  Into<at::meta::structured_scatter_value_reduce> shape(out);
+  shape.meta(self, dim, index, value, reduce);
+  Call call(op, self);
+  if (scatter_over(call, mode_of(reduce), self, dim, index, value_of(value, self), out)) return out;
+  return fallback<ATEN_OP2(scatter, value_reduce_out)>(self, dim, index, value, reduce, out);
+}
+Tensor& scatter_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, Tensor& out) {
+  static Op op("aten::scatter_add.out");
+  Into<at::meta::structured_scatter_add> shape(out);
+  shape.meta(self, dim, index, src);
+  Call call(op, self);
+  if (scatter_over(call, FL_SCATTER_ADD, self, dim, index, at_least_1d(src), out)) return out;
+  return fallback<ATEN_OP2(scatter_add, out)>(self, dim, index, src, out);
+}
+
+// What a place holds before the first value arrives, when self does not count.
+at::Scalar identity(c10::string_view reduce, ScalarType dtype) {
+  if (reduce == "prod") return 1;
+  if (reduce == "sum" || reduce == "mean") return 0;
+  bool low = reduce == "amax";
+  if (at::isFloatingType(dtype)) return low ? -INFINITY : INFINITY;
+  if (dtype == at::kBool) return !low;
+  int64_t bits = 8 * static_cast<int64_t>(c10::elementSize(dtype)), top = std::numeric_limits<int64_t>::max() >> (64 - bits);
+  if (dtype == at::kByte) return low ? 0 : 255;
+  return low ? -top - 1 : top;
+}
+
+Tensor& scatter_reduce_two_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                               c10::string_view reduce, bool include_self, Tensor& out) {
+  static Op op("aten::scatter_reduce.two_out");
+  Into<at::meta::structured_scatter_reduce_two> shape(out);
+  shape.meta(self, dim, index, src, reduce, include_self);
+  Call call(op, self);
+  int mode = reduce == "prod" ? FL_SCATTER_MUL : reduce == "amax" ? FL_SCATTER_MAX : reduce == "amin" ? FL_SCATTER_MIN : FL_SCATTER_ADD;
+  uint8_t dtype = dtype_of(out);
+  if (!call.claims(FL_ENTRY_SCATTER, mode, at::isReducedFloatingType(out.scalar_type()) ? uint8_t{FL_F32} : dtype))
+    return fallback<ATEN_OP2(scatter_reduce, two_out)>(self, dim, index, src, reduce, include_self, out);
+  call.composed();
+  Tensor from = self;
+  if (!include_self) from = self.scatter(dim, index, identity(reduce, self.scalar_type()));
+  if (!scatter_over(call, mode, from, dim, index, at_least_1d(src), out)) throw_refused(call, "scatter", out.scalar_type());
+  if (reduce == "mean" && index.numel()) {
+    Tensor count = include_self ? at::ones_like(out) : at::zeros_like(out);
+    count.scatter_add_(dim, index, at::ones_like(src));
+    count.masked_fill_(count == 0, 1);
+    if (at::isIntegralType(out.scalar_type(), true)) out.div_(count, "floor");
+    else out.div_(count);
+  }
+  return out;
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("index.Tensor", index_tensor);
+  m.impl("index.Tensor_out", index_tensor_out);
+  m.impl("_index_put_impl_", index_put_impl);
+  m.impl("gather.out", gather_out);
+  m.impl("scatter.src_out", scatter_src_out);
+  m.impl("scatter.value_out", scatter_value_out);
+  m.impl("scatter.reduce_out", scatter_reduce_out);
+  m.impl("scatter.value_reduce_out", scatter_value_reduce_out);
+  m.impl("scatter_add.out", scatter_add_out);
+  m.impl("scatter_reduce.two_out", scatter_reduce_two_out);
+}
+
+}  // namespace
+
+void index_stub_kernel(at::TensorIteratorBase& iter, IntArrayRef sizes, IntArrayRef strides) {
+  index_kernel(iter, sizes, strides);
+}
+void index_put_stub_kernel(at::TensorIterator& iter, IntArrayRef sizes, IntArrayRef strides, bool accumulate) {
+  index_put_kernel(iter, sizes, strides, accumulate);
+}
+}  // namespace fl::bridge
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(index_stub, &fl::bridge::index_stub_kernel)
+REGISTER_PRIVATEUSE1_DISPATCH(index_put_stub, &fl::bridge::index_put_stub_kernel)
+}  // namespace at::native
