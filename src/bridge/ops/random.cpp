@@ -1,0 +1,339 @@
+// Random numbers.  All of them come from Philox blocks that the generator hands
+// out, so a seed gives the same numbers on every chip.
+#include <ATen/native/UnaryOps.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/bernoulli_native.h>
+#include <ATen/ops/cauchy_native.h>
+#include <ATen/ops/exponential_native.h>
+#include <ATen/ops/geometric_native.h>
+#include <ATen/ops/log_normal_native.h>
+#include <ATen/ops/multinomial_native.h>
+#include <ATen/ops/normal_native.h>
+#include <ATen/ops/random_native.h>
+#include <ATen/ops/uniform_native.h>
+
+#include <cmath>
+
+#include "bridge/generator.h"
+#include "bridge/ops/programs.h"
+
+namespace fl::bridge {
+namespace {
+
+using Generator = std::optional<at::Generator>;
+
+// One launch of the random entry.  False: the chip does not claim it for out's dtype.
+bool draw(Call& call, const Tensor& out, uint16_t distribution, fl_scalar a, fl_scalar b, const Generator& generator) {
+  if (!call.claims(FL_ENTRY_RANDOM, distribution, dtype_of(out))) return false;
+  if (out.numel() == 0) return true;
+  Space space(out.sizes());
+  if (!space.ok()) return false;
+  space.add(call.view(out));
+  space.finish(Order::kRows);
+  bool two_words = distribution == FL_RANDOM_BITS64 || distribution == FL_RANDOM_RANGE64 ||
+                   distribution == FL_RANDOM_UNIFORM64 || distribution == FL_RANDOM_NORMAL64;
+  uint64_t per_block = two_words ? 2 : 4, n = static_cast<uint64_t>(out.numel());
+  PhiloxState state = reserve(generator, out.device(), (n + per_block - 1) / per_block);
+  fl_random_args args{};
+  args.out = *space.tensors();
+  args.seed = state.seed;
+  args.offset = state.offset;
+  args.a = a;
+  args.b = b;
+  args.distribution = distribution;
+  return call.native(call.chip().op.random, args, {&args.out});
+}
+
+// The largest number of a half dtype below `high`.
+double below(double high, ScalarType dtype) {
+  auto step = [&](auto half) {
+    half = static_cast<float>(high);
+    if (static_cast<float>(half) >= high) half.x = static_cast<float>(half) > 0 ? half.x - 1 : half.x == 0 ? 0x8001 : half.x + 1;
+    return static_cast<double>(static_cast<float>(half));
+  };
+  return dtype == at::kHalf ? step(at::Half()) : step(at::BFloat16());
+}
+
+enum Kind { kUniform, kNormal };
+// Fills any floating dtype: halves by way of F32, F64 as well where the chip has no wider numbers.
+void fill_real(Call& call, const Tensor& out, Kind kind, double a, double b, const Generator& generator) {
+  uint16_t narrow = kind == kUniform ? FL_RANDOM_UNIFORM32 : FL_RANDOM_NORMAL32;
+  uint16_t wide = kind == kUniform ? FL_RANDOM_UNIFORM64 : FL_RANDOM_NORMAL64;
+  bool f64 = out.scalar_type() == at::kDouble;
+  if ((f64 || out.scalar_type() == at::kFloat) && draw(call, out, f64 ? wide : narrow, scalar_f(a), scalar_f(b), generator))
+    return;
+  call.composed();
+  Tensor source = empty_like(out, out.sizes(), at::kFloat);
+  if (!draw(call, source, narrow, scalar_f(a), scalar_f(b), generator)) throw_refused(call, "random", at::kFloat);
+  static Programs programs;
+  if (kind == kUniform && at::isReducedFloatingType(out.scalar_type()) && b > a) {  // rounding must not reach `high`
+    const fl_program* clamp = programs.get(dtype_of(out), [&](Builder& p) {
+      p.store(0, p.op(FL_OP_MIN, p.load(0, FL_F32), p.scalar(0, FL_F32)), dtype_of(out));
+    });
+    if (run_program(call, clamp, {&out}, {&source}, {scalar_f(below(b, out.scalar_type()))})) return;
+  }
+  copy_on_device(call.op(), out, source);
+}
+
+// from + (random bits mod span); span 0 is 2^64.
+void fill_integers(Call& call, const Tensor& out, int64_t from, uint64_t span, const Generator& generator) {
+  uint16_t distribution = span && span < (uint64_t{1} << 32) ? FL_RANDOM_RANGE32 : FL_RANDOM_RANGE64;
+  fl_scalar a = scalar_i(from), b = scalar_i(static_cast<int64_t>(span));
+  if (draw(call, out, distribution, a, b, generator)) return;
+  call.composed();
+  Tensor source = empty_like(out, out.sizes(), at::kLong);
+  if (!draw(call, source, distribution, a, b, generator)) throw_refused(call, "random", at::kLong);
+  copy_on_device(call.op(), out, source);
+}
+
+// Uniform numbers over out's shape, F64 for a double result, else F32.
+Tensor uniform_like(Call& call, const Tensor& out, const Generator& generator) {
+  Tensor u = empty_like(out, out.sizes(), out.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  fill_real(call, u, kUniform, 0, 1, generator);
+  return u;
+}
+
+// out = f(u): `build` gets u in its own type and up to two scalars.
+template <class F>
+void transform(Call& call, Programs& programs, const Tensor& out, const Tensor& u, std::initializer_list<fl_scalar> scalars,
+               F&& build) {
+  uint8_t from = dtype_of(u), to = dtype_of(out);
+  const fl_program* program = programs.get(key_of(from, to), [&](Builder& b) {
+    b.store(0, b.cast(build(b, b.load(0, from), from), to_register(out.scalar_type())), to);
+  });
+  if (!run_program(call, program, {&out}, {&u}, scalars)) throw_refused(call, "pointwise", u.scalar_type());
+}
+
+// --------------------------------------------------------------- stub kernels
+void uniform_kernel(at::TensorIteratorBase& iter, double from, double to, Generator generator) {
+  static Op op("aten::uniform_");
+  Call call(op, iter.device(0));
+  fill_real(call, iter.tensor(0), kUniform, from, to, generator);
+}
+
+void normal_kernel(const at::TensorBase& self, double mean, double std, Generator generator) {
+  static Op op("aten::normal_");
+  Call call(op, self);
+  fill_real(call, Tensor(self), kNormal, mean, std, generator);
+}
+
+void random_from_to_kernel(at::TensorIteratorBase& iter, uint64_t range, int64_t base, Generator generator) {
+  static Op op("aten::random_.from");
+  Call call(op, iter.device(0));
+  fill_integers(call, iter.tensor(0), base, range, generator);
+}
+
+void random_full_kernel(at::TensorIteratorBase& iter, Generator generator) {
+  static Op op("aten::random_.from");
+  Call call(op, iter.device(0));
+  fill_integers(call, iter.tensor(0), 0, 0, generator);
+}
+
+// Every integer that the dtype represents exactly and is not negative.
+void random_kernel(at::TensorIteratorBase& iter, Generator generator) {
+  static Op op("aten::random_");
+  Call call(op, iter.device(0));
+  uint64_t span;
+  switch (iter.dtype(0)) {
+    case at::kBool: span = 2; break;
+    case at::kByte: span = uint64_t{1} << 8; break;
+    case at::kChar: span = uint64_t{1} << 7; break;
+    case at::kShort: span = uint64_t{1} << 15; break;
+    case at::kInt: span = uint64_t{1} << 31; break;
+    case at::kLong: span = uint64_t{1} << 63; break;
+    case at::kUInt16: span = uint64_t{1} << 16; break;
+    case at::kUInt32: span = uint64_t{1} << 32; break;
+    case at::kUInt64: span = 0; break;
+    case at::kBFloat16: span = (uint64_t{1} << 8) + 1; break;
+    case at::kHalf: span = (uint64_t{1} << 11) + 1; break;
+    case at::kFloat: span = (uint64_t{1} << 24) + 1; break;
+    case at::kDouble: span = (uint64_t{1} << 53) + 1; break;
+    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "random_ is not implemented for ", c10::toString(iter.dtype(0)));
+  }
+  fill_integers(call, iter.tensor(0), 0, span, generator);
+}
+
+void bernoulli_scalar_kernel(const at::TensorBase& self, double p, Generator generator) {
+  static Op op("aten::bernoulli_.float");
+  static Programs programs;
+  if (self.numel() == 0) return;
+  Call call(op, self);
+  call.composed();
+  Tensor out(self), u = uniform_like(call, out, generator);
+  transform(call, programs, out, u, {scalar_f(p)}, [](Builder& b, Value v, uint8_t type) {
+    return b.op(FL_OP_LT, v, b.scalar(0, type));
+  });
+}
+
+void bernoulli_tensor_kernel(const at::TensorBase& self, const at::TensorBase& p_in, Generator generator) {
+  static Op op("aten::bernoulli_.Tensor");
+  static Programs programs;
+  if (self.numel() == 0) return;
+  Call call(op, self);
+  call.composed();
+  Tensor out(self), p(p_in), u = uniform_like(call, p, generator);
+  if (u.sizes() != out.sizes()) u = uniform_like(call, out, generator);
+  if (p.device() != out.device()) p = p.to(out.device());
+  uint8_t tu = dtype_of(u), tp = dtype_of(p), to = dtype_of(out), type = to_register(p.scalar_type());
+  const fl_program* program = programs.get(key_of(tu, tp, to), [&](Builder& b) {
+    Value less = b.op(FL_OP_LT, b.load(0, tu, type), b.load(1, tp, type));
+    b.store(0, b.cast(less, to_register(out.scalar_type())), to);
+  });
+  if (!run_program(call, program, {&out}, {&u, &p})) throw_refused(call, "pointwise", p.scalar_type());
+}
+
+void exponential_kernel(at::TensorIteratorBase& iter, double lambda, Generator generator) {
+  static Op op("aten::exponential_");
+  static Programs programs;
+  if (iter.numel() == 0) return;
+  Call call(op, iter.device(0));
+  call.composed();
+  Tensor out = iter.tensor(0), u = uniform_like(call, out, generator);
+  // -log(1 - u) / lambda.  1 - u is never 0; 2^-25 keeps the result from being 0,
+  // which would make multinomial divide by it.
+  transform(call, programs, out, u, {scalar_f(-1 / lambda), scalar_f(std::ldexp(1.0, -25))}, [](Builder& b, Value v, uint8_t type) {
+    return b.op(FL_OP_MUL, b.op(FL_OP_LOG1P, b.op(FL_OP_NEG, b.op(FL_OP_MAX, v, b.scalar(1, type)))), b.scalar(0, type));
+  });
+}
+
+void cauchy_kernel(at::TensorIteratorBase& iter, double median, double sigma, Generator generator) {
+  static Op op("aten::cauchy_");
+  static Programs programs;
+  if (iter.numel() == 0) return;
+  Call call(op, iter.device(0));
+  call.composed();
+  Tensor out = iter.tensor(0), u = uniform_like(call, out, generator);
+  transform(call, programs, out, u, {scalar_f(median), scalar_f(sigma), scalar_f(0.5), scalar_f(M_PI)},
+            [](Builder& b, Value v, uint8_t type) {
+              Value angle = b.op(FL_OP_MUL, b.op(FL_OP_SUB, v, b.scalar(2, type)), b.scalar(3, type));
+              return b.op(FL_OP_ADD, b.scalar(0, type), b.op(FL_OP_MUL, b.scalar(1, type), b.op(FL_OP_TAN, angle)));
+            });
+}
+
+void log_normal_kernel(at::TensorIteratorBase& iter, double mean, double std, Generator generator) {
+  static Op op("aten::log_normal_");
+  static Programs programs;
+  if (iter.numel() == 0) return;
+  Call call(op, iter.device(0));
+  call.composed();
+  Tensor out = iter.tensor(0), n = empty_like(out, out.sizes(), out.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  fill_real(call, n, kNormal, mean, std, generator);
+  transform(call, programs, out, n, {}, [](Builder& b, Value v, uint8_t) { return b.op(FL_OP_EXP, v); });
+}
+
+void geometric_kernel(at::TensorIteratorBase& iter, double p, Generator generator) {
+  static Op op("aten::geometric_");
+  static Programs programs;
+  if (iter.numel() == 0) return;
+  Call call(op, iter.device(0));
+  call.composed();
+  Tensor out = iter.tensor(0), u = uniform_like(call, out, generator);
+  transform(call, programs, out, u, {scalar_f(1 / std::log1p(-p)), scalar_f(1)}, [](Builder& b, Value v, uint8_t type) {
+    Value trials = b.op(FL_OP_CEIL, b.op(FL_OP_MUL, b.op(FL_OP_LOG1P, b.op(FL_OP_NEG, v)), b.scalar(0, type)));
+    return b.op(FL_OP_MAX, trials, b.scalar(1, type));
+  });
+}
+
+// By the inverse of the cumulative distribution.
+void multinomial_kernel(Tensor& result, const Tensor& weights, int64_t n, Generator generator) {
+  Tensor w = weights.dim() == 1 ? weights.unsqueeze(0) : weights;
+  Tensor steps = w.to(at::kFloat).cumsum(-1), total = steps.narrow(1, steps.size(1) - 1, 1);
+  Tensor u = at::empty({w.size(0), n}, steps.options()).uniform_(0, 1, generator).mul_(total);
+  Tensor index = at::searchsorted(steps, u, false, true).clamp_max_(steps.size(1) - 1);
+  result.copy_(index.view(result.sizes()));
+}
+
+Tensor& randperm_out(int64_t n, Generator generator, Tensor& out) {
+  TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
+  at::native::check_supported_max_int_with_precision(n, out);
+  out.resize_({n});
+  if (n == 0) return out;
+  Tensor keys = at::empty({n}, out.options().dtype(at::kLong)).random_(0, std::nullopt, generator);
+  return out.copy_(keys.argsort());
+}
+
+// --------------------------------------------------------------------- dropout
+std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::optional<bool> train) {
+  static Op op("aten::native_dropout");
+  static Programs programs;
+  TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  Tensor mask = at::empty_like(x, x.options().dtype(at::kBool));
+  if (x.numel() == 0) return {at::empty_like(x), mask};
+  Call call(op, x);
+  call.composed();
+  if (train && !*train) return {x.clone(), mask.fill_(true)};
+  Tensor out = at::empty_like(x), u = empty_like(x, x.sizes(), at::kFloat);
+  fill_real(call, u, kUniform, 0, 1, std::nullopt);
+  uint8_t memory = dtype_of(x), type = to_register(x.scalar_type());
+  const fl_program* program = programs.get(memory, [&](Builder& b) {
+    Value keep = b.op(FL_OP_LT, b.load(1, FL_F32), b.scalar(0, FL_F32));
+    Value kept = b.op(FL_OP_MUL, b.load(0, memory), b.scalar(1, type));
+    b.store(0, b.select(keep, kept, b.scalar(2, type)), memory);
+    b.store(1, keep, FL_BOOL);
+  });
+  fl_scalar scale = scalar_f(p == 1 ? 0 : 1 / (1 - p));
+  if (!run_program(call, program, {&out, &mask}, {&x, &u}, {scalar_f(1 - p), scale, fl_scalar{}}))
+    throw_refused(call, "pointwise", x.scalar_type());
+  return {out, mask};
+}
+
+Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
+  static Op op("aten::native_dropout_backward");
+  static Programs programs;
+  Tensor out = at::empty_like(grad);
+  Call call(op, grad);
+  uint8_t memory = dtype_of(grad), type = to_register(grad.scalar_type());
+  const fl_program* program = programs.get(memory, [&](Builder& b) {
+    Value g = b.op(FL_OP_MUL, b.load(0, memory), b.scalar(0, type));
+    b.store(0, b.select(b.load(1, FL_BOOL), g, b.scalar(1, type)), memory);
+  });
+  if (run_program(call, program, {&out}, {&grad, &mask}, {scalar_f(scale), fl_scalar{}})) return out;
+  return fallback<ATEN_OP(native_dropout_backward)>(grad, mask, scale);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  namespace n = at::native;
+  using T = Tensor;
+  using G = Generator;
+  m.impl("uniform_", n::uniform_);
+  m.impl("normal_", n::normal_);
+  m.impl("normal.Tensor_float", static_cast<T (*)(const T&, double, G)>(n::normal));
+  m.impl("normal.Tensor_float_out", static_cast<T& (*)(const T&, double, G, T&)>(n::normal_out));
+  m.impl("normal.float_Tensor", static_cast<T (*)(double, const T&, G)>(n::normal));
+  m.impl("normal.float_Tensor_out", static_cast<T& (*)(double, const T&, G, T&)>(n::normal_out));
+  m.impl("normal.Tensor_Tensor", static_cast<T (*)(const T&, const T&, G)>(n::normal));
+  m.impl("normal.Tensor_Tensor_out", static_cast<T& (*)(const T&, const T&, G, T&)>(n::normal_out));
+  m.impl("random_", static_cast<T& (*)(T&, G)>(n::random_));
+  m.impl("random_.to", static_cast<T& (*)(T&, int64_t, G)>(n::random_));
+  m.impl("random_.from", static_cast<T& (*)(T&, int64_t, std::optional<int64_t>, G)>(n::random_));
+  m.impl("bernoulli_.float", static_cast<T& (*)(T&, double, G)>(n::bernoulli_));
+  m.impl("bernoulli_.Tensor", static_cast<T& (*)(T&, const T&, G)>(n::bernoulli_));
+  m.impl("bernoulli.out", n::bernoulli_out);
+  m.impl("exponential_", n::exponential_);
+  m.impl("cauchy_", n::cauchy_);
+  m.impl("log_normal_", n::log_normal_);
+  m.impl("geometric_", n::geometric_);
+  m.impl("multinomial", n::multinomial);
+  m.impl("multinomial.out", n::multinomial_out);
+  m.impl("randperm.generator_out", randperm_out);
+  m.impl("native_dropout", dropout);
+  m.impl("native_dropout_backward", dropout_backward);
+}
+
+}  // namespace
+
+#define FL_RANDOM_KERNELS(X) \
+  X(uniform_stub, uniform_kernel) X(normal_stub, normal_kernel) X(random_from_to_stub, random_from_to_kernel) \
+  X(random_full_64_bits_range_stub, random_full_kernel) X(random_stub, random_kernel)                         \
+  X(bernoulli_scalar_stub, bernoulli_scalar_kernel) X(bernoulli_tensor_stub, bernoulli_tensor_kernel)         \
+  X(exponential_stub, exponential_kernel) X(cauchy_stub, cauchy_kernel) X(log_normal_stub, log_normal_kernel) \
+  X(geometric_stub, geometric_kernel) X(multinomial_with_replacement_stub, multinomial_kernel)
+// The stubs' names must be looked up in their own namespace.
+#define FL_RANDOM_POINTER(stub, kernel) constexpr auto* stub##_fl = &kernel;
+FL_RANDOM_KERNELS(FL_RANDOM_POINTER)
+}  // namespace fl::bridge
+
+namespace at::native {
+#define FL_RANDOM_REGISTER(stub, kernel) REGISTER_PRIVATEUSE1_DISPATCH(stub, fl::bridge::stub##_fl)
+FL_RANDOM_KERNELS(FL_RANDOM_REGISTER)
+}  // namespace at::native
