@@ -119,7 +119,9 @@ class Into final : public Meta {
                 out.dtype(), " instead");
     TORCH_CHECK(options.device() == out.device(), "Expected out tensor to have device ", options.device(),
                 ", but got ", out.device(), " instead");
-    if (at::native::resize_output(out, sizes) && !strides.empty()) out.as_strided_(sizes, strides);
+    if (!at::native::resize_output(out, sizes)) return;
+    if (!strides.empty()) out.as_strided_(sizes, strides);
+    else if (auto format = options.memory_format_opt()) out.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   }
   const Tensor* outputs_[3];
 };
@@ -140,8 +142,9 @@ class Allocate final : public Meta {
 
  private:
   void make(int64_t i, IntArrayRef sizes, IntArrayRef strides, const at::TensorOptions& options) {
-    outputs[i] = strides.empty() ? empty_like(like_, sizes, options.dtype().toScalarType())
-                                 : at::empty_strided(sizes, strides, options);
+    if (!strides.empty()) outputs[i] = at::empty_strided(sizes, strides, options);
+    else if (options.memory_format_opt()) outputs[i] = at::empty(sizes, options);
+    else outputs[i] = empty_like(like_, sizes, options.dtype().toScalarType());
   }
   const Tensor& like_;
 };
