@@ -15,6 +15,10 @@ using dnnl::memory;
 
 constexpr uint32_t kConvDtypes = FL_BIT(FL_F16) | FL_BIT(FL_BF16) | FL_BIT(FL_F32) | FL_BIT(FL_F64);
 
+// Below it the weights of a 1×1 convolution are larger than an image, and summing
+// over images in memory costs more than a reorder.
+constexpr int64_t kManyPositions = 128;
+
 // One operand: as the host has it, and as the kernel wants it.
 struct Operand {
   Primitive reorder;  // not usable: the two are the same
@@ -40,6 +44,8 @@ bool plain(const Tensor& t) {
   }
   return true;
 }
+
+void clear(const Tensor& t);
 
 bool channels_last(const Tensor& t) { return t.sizes[1] > 1 && t.strides[1] == 1; }
 
@@ -225,6 +231,75 @@ void convolve_copies(Context& context, const Conv& c) {
   }
 }
 
+// The windows of one element, NCHW: a product of matrices per image, with nothing
+// to reorder.  A stride only thins x out first.
+bool convolve_one_by_one(Context& context, const Conv& c) {
+  const int n = c.spatial();
+  if (c.groups != 1) return false;
+  bool thin = false;
+  for (int i = 0; i < n; ++i) {
+    if (c.w.sizes[2 + i] != 1 || c.padding[i] != 0) return false;
+    thin |= c.stride[i] != 1;
+  }
+  int64_t positions = 1;
+  for (int i = 0; i < n; ++i) positions *= c.y.sizes[2 + i];
+  bool weight = c.kind == FL_CONV_BACKWARD_WEIGHT, data = c.kind == FL_CONV_BACKWARD_DATA;
+  // The sum over images would be rounded after each, and costs a pass over w each.
+  bool half = c.x.dtype == FL_F16 || c.x.dtype == FL_BF16;
+  if (weight && (half || c.bias || positions < kManyPositions)) return false;
+  Tensor x = c.x;
+  if (thin) {
+    for (int i = 0; i < n; ++i) x.sizes[2 + i] = c.y.sizes[2 + i], x.strides[2 + i] *= c.stride[i];
+  }
+  auto dense_planes = [n](const Tensor& t) {
+    int64_t expected = 1;
+    for (int d = n + 1; d >= 2; --d) {
+      if (t.sizes[d] != 1 && t.strides[d] != expected) return false;
+      expected *= t.sizes[d];
+    }
+    return true;
+  };
+  if (!dense_planes(c.y) || !dense_planes(c.x)) return false;
+  Tensor thinned;
+  if (thin) {
+    thinned = contiguous_like(context, x, x.dtype);
+    if (!thinned) return true;
+    if (!data) convert(x, thinned);
+    std::swap(x, thinned);
+  }
+  Gemm g;
+  g.dtype = x.dtype;
+  g.batch = x.sizes[0], g.m = c.y.sizes[1], g.n = positions, g.k = x.sizes[1];
+  Matrix w(c.w.data, 0, c.w.strides[0], c.w.strides[1]), mx(x.data, x.strides[0], x.strides[1], 1),
+      my(c.y.data, c.y.strides[0], c.y.strides[1], 1);
+  if (weight) {
+    const int64_t element = static_cast<int64_t>(dtype_size(g.dtype));
+    std::swap(g.n, g.k);
+    g.out = w, g.beta.v.f = 1;
+    g.a = my, g.b = mx;
+    std::swap(g.b.strides[1], g.b.strides[2]);
+    for (g.batch = 1; g.a.data < my.data + x.sizes[0] * my.strides[0] * element;) {
+      run_gemm(context, g);
+      g.c = g.out;
+      g.a.data += my.strides[0] * element, g.b.data += mx.strides[0] * element;
+    }
+  } else if (data) {
+    std::swap(w.strides[1], w.strides[2]);
+    std::swap(g.m, g.k);
+    g.a = w, g.b = my, g.out = mx;
+    run_gemm(context, g);
+    if (thin) {
+      clear(c.x);
+      convert(x, thinned);
+    }
+  } else {
+    g.a = w, g.b = mx, g.out = my;
+    if (c.bias) g.c = Matrix(c.bias.data, 0, c.bias.strides[0], 0), g.beta.v.f = 1;
+    run_gemm(context, g);
+  }
+  return true;
+}
+
 // oneDNN 3.2 (AMX, brgconv_bwd_w) reads scratch memory that it never wrote when
 // a row of x is shorter than the stride.
 bool known_wrong(const Conv& c) {
@@ -233,6 +308,7 @@ bool known_wrong(const Conv& c) {
 }
 
 void run_conv(Context& context, const Conv& c) {
+  if (convolve_one_by_one(context, c)) return;
   if (c.x.dtype == FL_F64) return convolve_blocked(context, c);
   if (known_wrong(c) || !convolve_onednn(context, c)) convolve_copies(context, c);
 }
@@ -247,6 +323,23 @@ Tensor contiguous_like(Context& context, const Tensor& from, uint8_t dtype) {
   for (int d = t.ndim; d-- > 0;) t.strides[d] = stride, stride *= t.sizes[d];
   return t;
 }
+
+namespace {
+
+void clear(const Tensor& t) {
+  if (t.contiguous()) {
+    std::memset(t.data, 0, t.numel() * dtype_size(t.dtype));
+    return;
+  }
+  // A source of one zero, seen with stride 0 everywhere.
+  static double zero = 0;
+  Tensor from = t;
+  from.data = reinterpret_cast<char*>(&zero);
+  std::fill_n(from.strides, from.ndim, 0);
+  convert(from, t);
+}
+
+}  // namespace
 
 void convert(const Tensor& from, const Tensor& to) {
   int last = from.ndim - 1;
@@ -271,6 +364,7 @@ void convert(const Tensor& from, const Tensor& to) {
   if (from.dtype == FL_F64) return run(double(), double());
   switch (from.dtype << 8 | to.dtype) {
     case FL_F32 << 8 | FL_F32: return run(float(), float());
+    case FL_F16 << 8 | FL_F16: case FL_BF16 << 8 | FL_BF16: return run(uint16_t(), uint16_t());
     case FL_F16 << 8 | FL_F32: return run(f16(), float());
     case FL_BF16 << 8 | FL_F32: return run(bf16(), float());
     case FL_F32 << 8 | FL_F16: return run(float(), f16());

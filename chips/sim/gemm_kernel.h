@@ -23,6 +23,7 @@ struct bf16 {
     bits = static_cast<uint16_t>((u & 0x7fffffff) > 0x7f800000 ? (u >> 16 | 0x40) : rounded);
   }
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+  explicit operator double() const { return static_cast<float>(*this); }
 };
 
 // c[rows × width] = a·b, or c += a·b.  a is read at a[i × a_row + p × a_col];
