@@ -1,5 +1,5 @@
 // What every file of the bridge uses: dtypes, views, and Call, one operator on
-// one device.  Precompiled: only what changes rarely may be included here.
+// one device.
 //
 // The three tiers of an operator, tried in order for each call:
 //
