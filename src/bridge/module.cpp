@@ -147,6 +147,7 @@ void bind_devices(py::module& m) {
   // refused: for `torch-fl doctor`, which does this in a child.
   m.def("load_check", [](const std::string& path) { return load_chip(path, *new Chip); }, "path"_a);
   m.def("chip_extension", &chip_extension, "chip"_a, "name"_a, "version"_a = 1);
+  m.def("take_chip_error", &take_chip_error);
   m.def("default_generator", [](int index) { return default_generator(static_cast<c10::DeviceIndex>(device(index).index)); },
         "index"_a);
   m.def("lazy_init", &lazy_init);
