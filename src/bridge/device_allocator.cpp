@@ -19,7 +19,7 @@ void delete_block(void* context) {
   if (C10_LIKELY(!c10::memoryProfilingEnabled())) return free(block);
   void* const at = address(block);
   const int64_t bytes = static_cast<int64_t>(size(block));
-  const int32_t index = device(block);
+  const int32_t index = device_of(block);
   free(block);
   if (at) report(at, -bytes, index);
 }

@@ -48,7 +48,7 @@ Block* allocate(Stream& stream, size_t bytes) {
 
 void* address(const Block* block) noexcept { return block->address; }
 size_t size(const Block* block) noexcept { return block->size; }
-int32_t device(const Block* block) noexcept { return block->device; }
+int32_t device_of(const Block* block) noexcept { return block->device; }
 
 // In a forked child the lock may be held for ever, and the memory is the parent's.
 void free(Block* block) noexcept {

@@ -25,7 +25,7 @@ struct Block;  // opaque; held by the storage of a tensor
 Block* allocate(Stream& stream, size_t bytes);
 void* address(const Block* block) noexcept;
 size_t size(const Block* block) noexcept;           // what allocate() rounded the request up to
-int32_t device(const Block* block) noexcept;
+int32_t device_of(const Block* block) noexcept;
 void free(Block* block) noexcept;
 void record_stream(Block* block, Stream& stream);
 // The live block that contains the address, or null.  Takes the lock.

@@ -1,0 +1,2 @@
+#include "base.h"
+CHIP("Bad-Name", (void)0)

@@ -1,0 +1,2 @@
+#include "base.h"
+CHIP("no_entry", broken_op.gemm = NULL)

@@ -1,0 +1,2 @@
+#include "base.h"
+CHIP("no_table", broken.stream = NULL)

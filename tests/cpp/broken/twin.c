@@ -1,0 +1,3 @@
+/* A good chip, with the name of another. */
+#include "base.h"
+CHIP("template", (void)0)
