@@ -73,7 +73,8 @@ static void claim_programs(Claims& claims, uint16_t entry) {
                                  FL_BIT(FL_C64) | FL_BIT(FL_C128);
   for (uint16_t op = 0; op < FL_OP_COUNT; ++op) {
     uint32_t dtypes = 0;
-    if (op == FL_OP_LOAD || op == FL_OP_STORE || op == FL_OP_SCALAR || op == FL_OP_CAST) dtypes = registers;
+    if (op == FL_OP_LOAD || op == FL_OP_STORE || op == FL_OP_SCALAR || op == FL_OP_CONST || op == FL_OP_CAST)
+      dtypes = registers;
     if (op == FL_OP_INDEX) dtypes = FL_BIT(FL_I32) | FL_BIT(FL_I64);
     for (int type = 0; type < FL_DTYPE_COUNT; ++type)
       if (kernels.op[op][type]) dtypes |= FL_BIT(type);

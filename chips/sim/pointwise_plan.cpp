@@ -130,8 +130,17 @@ class Compiler {
       case FL_OP_SCALAR:
         if (in.a >= program_.n_scalars) return false;
         made = add_value(in.type);
-        plan_.fills.push_back({made, in.a, in.type});
+        plan_.fills.push_back({made, in.a, in.type, {}});
         return true;
+      case FL_OP_CONST: {
+        int64_t bits = static_cast<int64_t>(in.a | uint64_t{in.b} << 16 | uint64_t{in.c} << 32 |
+                                            uint64_t{in.reserved} << 48);
+        fl_scalar literal{};
+        std::memcpy(&literal.v, &bits, sizeof bits);
+        made = add_value(in.type);
+        plan_.fills.push_back({made, Plan::kLiteral, in.type, literal});
+        return true;
+      }
       case FL_OP_INDEX:
         if ((in.a >= FL_MAX_DIMS && in.a != 0xffff) || (in.type != FL_I32 && in.type != FL_I64)) return false;
         made = add_value(in.type);

@@ -25,9 +25,11 @@ struct Plan {
     Widen widen;
   };
   struct Fill {
-    uint16_t value, scalar;
+    uint16_t value, scalar;  // kLiteral: the number is here, not among the launch's
     uint8_t type;
+    fl_scalar literal;
   };
+  static constexpr uint16_t kLiteral = 0xffff;
   struct Index {
     uint16_t value, dimension;  // 0xffff: the row-major number
     uint8_t type;

@@ -134,7 +134,8 @@ void Points::run(int64_t begin, int64_t end, uint32_t* faults) const {
   for (size_t v = 0; v < p.slots.size(); ++v) values[v] = base + p.slots[v] * block;
 
   int64_t most = std::min(block, end - begin);
-  for (const Plan::Fill& f : p.fills) fill_scalar(values[f.value], most, f.type, scalars[f.scalar]);
+  for (const Plan::Fill& f : p.fills)
+    fill_scalar(values[f.value], most, f.type, f.scalar == Plan::kLiteral ? f.literal : scalars[f.scalar]);
   for (const Plan::Load& l : p.loads)
     if (modes_[l.input] == Mode::constant) l.widen(most, data[l.input], 0, values[l.value]);
 
