@@ -231,6 +231,7 @@ void in_a_process(void (*test)(), const char* name) {
   fflush(nullptr);
   pid_t child = fork();
   if (child == 0) {
+    check::checks = check::failures = 0;
     test();
     exit(check::result());
   }
