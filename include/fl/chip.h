@@ -176,6 +176,8 @@ typedef struct fl_host {
 #define FL_DEVICE_SOFTWARE 1u         /* emulated on the host's processor */
 #define FL_DEVICE_HOST_ADDRESSABLE 2u /* fl_memory_api.map works */
 
+/* [DEV-6] The chip writes at most the first `size` bytes, which the caller set;
+ * name and identity are not empty, and `storage` has what copy and fill claim. */
 typedef struct fl_device_properties {
   uint32_t size;         /* set by the caller; the chip fills at most this much */
   uint32_t flags;        /* FL_DEVICE_… */
