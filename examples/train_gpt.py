@@ -55,7 +55,13 @@ class GPT(nn.Module):
     """Embeddings of letters and places, layers, and a head that shares the letters' embedding."""
 
     def __init__(
-        self, letters: int, context: int, width: int = 128, heads: int = 4, layers: int = 4, dropout: float = 0.0
+        self,
+        letters: int,
+        context: int,
+        width: int = 128,
+        heads: int = 4,
+        layers: int = 4,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.context = context

@@ -1,0 +1,9 @@
+"""Before torch is imported: two sim devices, and the package also where it is not installed."""
+
+import os
+
+os.environ.setdefault("FL_SIM_DEVICES", "2")
+
+import torch  # noqa: F401
+
+import torch_fl  # noqa: F401

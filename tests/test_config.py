@@ -1,0 +1,78 @@
+"""torch.fl.config: every setting can be read, set, and is checked by name."""
+
+import pytest
+import torch
+from child import run_child
+
+config = torch.fl.config
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    before = config.as_dict()
+    yield
+    for name, value in before.items():
+        if getattr(config, name) != value:
+            setattr(config, name, value)
+
+
+def test_read_and_set():
+    assert config.fallback == "warn"
+    config.fallback = "error"
+    assert config.fallback == "error"
+    assert config.as_dict()["fallback"] == "error"
+    config.fault_lines = True
+    assert config.fault_lines is True
+    config.sync_timeout = 2.5
+    assert config.sync_timeout == 2.5
+    config.fallback_deny = ["aten::sort", "aten::mode"]
+    assert config.fallback_deny == "aten::sort,aten::mode"
+
+
+@pytest.mark.parametrize(
+    "name, value, said",
+    [
+        ("fallback", "maybe", ["fallback", "maybe", "warn", "error", "quiet"]),
+        ("cuda_view", "yes", ["cuda_view", "yes", "auto"]),
+        ("log", "loud", ["log", "loud", "debug"]),
+        ("fault_lines", "often", ["fault_lines", "often"]),
+        ("sync_timeout", -1, ["sync_timeout", "-1"]),
+        ("memory_fraction", "much", ["memory_fraction", "much"]),
+    ],
+)
+def test_bad_values_are_refused_by_name(name, value, said):
+    before = getattr(config, name)
+    with pytest.raises(ValueError) as error:
+        setattr(config, name, value)
+    for text in said:
+        assert text in str(error.value)
+    assert getattr(config, name) == before
+
+
+def test_unknown_names_list_the_settings():
+    for act in (lambda: config.falback, lambda: setattr(config, "falback", "error")):
+        with pytest.raises(AttributeError, match="falback.*fallback"):
+            act()
+
+
+def test_every_setting_is_shown():
+    for name in dir(config):
+        assert f"  {name} = " in repr(config)
+
+
+def test_environment():
+    code = "import torch, torch_fl; print(torch.fl.config.fallback, torch.fl.config.fault_lines)"
+    assert run_child(code, FL_FALLBACK="quiet", FL_FAULT_LINES="1").stdout == "quiet True\n"
+
+
+def test_bad_environment_does_not_break_import():
+    done = run_child("import torch, torch_fl; print(torch.ones(1).item())", FL_CUDA_VIEW="perhaps")
+    assert done.stdout == "1.0\n"
+    assert "perhaps" in done.stderr and "auto" in done.stderr and "FL_CUDA_VIEW" in done.stderr
+
+
+def test_view_follows_its_setting():
+    config.cuda_view = "0"
+    assert torch.device("fl:0").type == "fl"
+    config.cuda_view = "1"
+    assert torch.device("fl:0").type == "cuda"
