@@ -1,0 +1,97 @@
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compare import check, no_fallback, tensor, to_device
+
+
+def run(rank, batch, channels, out, size, kernel, transposed=False, dtype=torch.float32, format=None, bias=True, **kwargs):
+    groups = kwargs.get("groups", 1)
+    x = tensor(batch, channels, *[size] * rank, dtype=dtype)
+    shape = (channels, out // groups) if transposed else (out, channels // groups)
+    w = tensor(*shape, *[kernel] * rank, dtype=dtype, seed=1) / (kernel**rank)
+    b = tensor(out, dtype=dtype, seed=2) if bias else None
+    if format:
+        x = x.contiguous(memory_format=format)
+    f = getattr(F, f"conv{'_transpose' if transposed else ''}{rank}d")
+    args = [t.requires_grad_() for t in (x, w, b) if t is not None]
+    wide = {torch.float16: 1e-2, torch.bfloat16: 6e-2}.get(dtype, 2e-4)
+    with no_fallback():
+        return check(f, *args, grad=True, rtol=wide, atol=wide, **kwargs)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_ranks(rank, transposed):
+    for stride, padding, dilation in [(1, 0, 1), (2, 1, 1), (1, 2, 2)]:
+        run(rank, 2, 4, 6, 9, 3, transposed, stride=stride, padding=padding, dilation=dilation)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_groups(transposed, groups):
+    run(2, 2, 4, 8, 7, 3, transposed, groups=groups, padding=1)
+    run(2, 2, 4, 8, 7, 3, transposed, groups=groups, bias=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_dtypes(dtype):
+    run(2, 2, 4, 6, 8, 3, dtype=dtype, padding=1)
+
+
+def test_channels_last():
+    y = run(2, 2, 4, 6, 8, 3, format=torch.channels_last, padding=1)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    y = run(3, 2, 4, 6, 5, 3, format=torch.channels_last_3d)
+    assert y.is_contiguous(memory_format=torch.channels_last_3d)
+    w = to_device(tensor(6, 4, 3, 3)).contiguous(memory_format=torch.channels_last)
+    assert F.conv2d(to_device(tensor(1, 4, 8, 8)), w).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_strided_input():
+    check(F.conv2d, tensor(2, 4, 9, 18)[..., ::2], tensor(3, 4, 3, 3))
+    check(F.conv2d, tensor(2, 9, 9, 4).permute(0, 3, 1, 2), tensor(3, 3, 3, 4).permute(0, 3, 1, 2))
+    check(F.conv2d, tensor(1, 4, 9, 9).expand(3, 4, 9, 9), tensor(3, 4, 3, 3))
+
+
+def test_output_padding_and_unbatched():
+    check(F.conv_transpose2d, tensor(2, 4, 5, 5), tensor(4, 3, 3, 3), stride=2, output_padding=1, padding=1)
+    check(F.conv2d, tensor(4, 9, 9), tensor(3, 4, 3, 3))
+    check(F.conv2d, tensor(2, 4, 9, 9), tensor(3, 4, 3, 3), padding="same")
+
+
+def test_rectangles():
+    check(F.conv2d, tensor(2, 4, 9, 12), tensor(3, 4, 3, 5), stride=(2, 1), padding=(0, 2), dilation=(1, 2))
+
+
+def test_empty():
+    check(F.conv2d, tensor(0, 4, 9, 9), tensor(3, 4, 3, 3))
+    x, w = tensor(0, 4, 9, 9).requires_grad_(), tensor(3, 4, 3, 3).requires_grad_()
+    check(F.conv2d, x, w, grad=True)
+
+
+def test_double_backward():
+    def f(x, w):
+        y = F.conv2d(x, w, padding=1)
+        (g,) = torch.autograd.grad(y.pow(2).sum(), x, create_graph=True)
+        return torch.autograd.grad(g.pow(2).sum(), (x, w))
+
+    check(f, tensor(1, 2, 5, 5).requires_grad_(), (tensor(3, 2, 3, 3) / 9).requires_grad_(), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("mask", list(itertools.product([True, False], repeat=3)))
+def test_output_mask(mask):
+    def f(g, x, w):
+        return [t for t in torch.ops.aten.convolution_backward(g, x, w, [3], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, mask) if t is not None]
+
+    check(f, tensor(2, 3, 5, 5), tensor(2, 4, 7, 7), tensor(3, 4, 3, 3), atol=1e-4)
+
+
+def test_errors():
+    with pytest.raises(RuntimeError, match="expected input.*to have 4 channels"):
+        F.conv2d(to_device(tensor(1, 3, 8, 8)), to_device(tensor(2, 4, 3, 3)))
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        F.conv2d(to_device(tensor(1, 4, 2, 2)), to_device(tensor(2, 4, 3, 3)))
+    with pytest.raises(RuntimeError, match="same device"):
+        F.conv2d(to_device(tensor(1, 4, 8, 8)), tensor(2, 4, 3, 3))

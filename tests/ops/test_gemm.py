@@ -1,0 +1,106 @@
+import pytest
+import torch
+from compare import assert_same, check, layouts, no_fallback, tensor, to_device
+
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+ALL = FLOATS + [torch.int64, torch.int32, torch.uint8, torch.complex64]
+
+
+@pytest.mark.parametrize("dtype", ALL)
+def test_mm_dtypes(dtype):
+    check(torch.mm, tensor(5, 7, dtype=dtype), tensor(7, 3, dtype=dtype))
+
+
+def test_mm_layouts():
+    with no_fallback():
+        for a in layouts(tensor(6, 8)):
+            for b in layouts(tensor(8, 5, seed=1)):
+                check(torch.mm, a, b)
+                check(torch.mm, b.t(), a.t())
+
+
+@pytest.mark.parametrize("shapes", [((0, 3), (3, 4)), ((3, 0), (0, 4)), ((3, 2), (2, 0)), ((1, 1), (1, 1)), ((1, 300), (300, 1))])
+def test_mm_edges(shapes):
+    check(torch.mm, tensor(*shapes[0]), tensor(*shapes[1]))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("bias", [(4,), (1, 4), (3, 4), (3, 1), (1,), ()])
+def test_addmm(dtype, bias):
+    with no_fallback():
+        for beta, alpha in [(1, 1), (0, 2), (-0.5, 1.5)]:
+            check(torch.addmm, tensor(*bias, dtype=dtype), tensor(3, 6, dtype=dtype), tensor(6, 4, dtype=dtype), beta=beta, alpha=alpha)
+    check(torch.addmm, tensor(*bias, dtype=dtype), tensor(3, 0, dtype=dtype), tensor(0, 4, dtype=dtype), beta=0.5)
+
+
+def test_beta_zero_ignores_nan():
+    check(torch.addmm, torch.full((3, 4), float("nan")), tensor(3, 5), tensor(5, 4), beta=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64])
+def test_bmm_baddbmm(dtype):
+    for a in layouts(tensor(4, 3, 5, dtype=dtype)):
+        check(torch.bmm, a, tensor(4, 5, 2, dtype=dtype))
+        check(torch.baddbmm, tensor(3, 2, dtype=dtype), a, tensor(4, 5, 2, dtype=dtype), beta=2, alpha=3)
+    check(torch.bmm, tensor(1, 3, 5, dtype=dtype).expand(4, 3, 5), tensor(4, 5, 2, dtype=dtype))
+
+
+def test_out_is_strided_and_aliased():
+    a, b = to_device(tensor(4, 4)), to_device(tensor(4, 4, seed=3))
+    expected = a.cpu() @ b.cpu()
+    gappy = torch.zeros(8, 12, device="fl:0")[::2, ::3]
+    torch.mm(a, b, out=gappy)
+    assert_same(gappy, expected)
+    column_major = torch.empty(4, 4, device="fl:0").t()
+    torch.mm(a, b, out=column_major)
+    assert_same(column_major, expected)
+    torch.mm(a, b, out=a)
+    assert_same(a, expected)
+
+
+def test_in_place_addmm():
+    check(lambda c, a, b: c.addmm_(a, b, beta=0.5, alpha=2), tensor(3, 4), tensor(3, 6), tensor(6, 4))
+    check(lambda c, a, b: c.t().addmm_(a, b), tensor(4, 3), tensor(3, 6), tensor(6, 4))
+    check(lambda c, a, b: c.baddbmm_(a, b), tensor(2, 3, 4), tensor(2, 3, 6), tensor(2, 6, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64])
+def test_vectors(dtype):
+    with no_fallback():
+        check(torch.mv, tensor(4, 6, dtype=dtype), tensor(6, dtype=dtype))
+        check(torch.dot, tensor(9, dtype=dtype), tensor(9, dtype=dtype, seed=2))
+        check(torch.vdot, tensor(9, dtype=dtype), tensor(9, dtype=dtype, seed=2))
+        check(torch.dot, tensor(18, dtype=dtype)[::2], tensor(9, dtype=dtype, seed=2))
+        check(torch.addmv, tensor(4, dtype=dtype), tensor(4, 6, dtype=dtype), tensor(6, dtype=dtype), beta=2, alpha=3)
+        check(torch.addbmm, tensor(3, 2, dtype=dtype), tensor(4, 3, 5, dtype=dtype), tensor(4, 5, 2, dtype=dtype))
+    check(torch.dot, tensor(0, dtype=dtype), tensor(0, dtype=dtype))
+    check(torch.mv, tensor(4, 0, dtype=dtype), tensor(0, dtype=dtype))
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8), (2, 3, 5, 8), (8,), (0, 8)])
+def test_linear_and_gradients(shape):
+    with no_fallback():
+        check(torch.nn.functional.linear, tensor(*shape).requires_grad_(), tensor(6, 8).requires_grad_(),
+              tensor(6).requires_grad_(), grad=True)
+        check(torch.matmul, tensor(*shape).requires_grad_(), tensor(8, 3).requires_grad_(), grad=True)
+
+
+def test_conj():
+    a, b = tensor(4, 5, dtype=torch.complex64), tensor(4, 3, dtype=torch.complex64)
+    check(lambda x, y: x.mH @ y, a, b)
+    check(lambda x, y: torch.mm(x.conj().t(), y.conj()), a, b)
+
+
+def test_half_sums_are_wide():
+    a = torch.ones(1, 8192, dtype=torch.float16)
+    assert (to_device(a) @ to_device(a).t()).item() == 8192
+
+
+def test_errors():
+    a, b = to_device(tensor(3, 4)), to_device(tensor(5, 6))
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        a @ b
+    with pytest.raises(RuntimeError, match="same dtype"):
+        torch.mm(a, b.double()[:4])
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.mm(a, tensor(4, 4))

@@ -1,0 +1,98 @@
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compare import assert_same, check, no_fallback, tensor, to_device
+
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+LOOSE = {torch.float16: 1e-2, torch.bfloat16: 8e-2}
+
+
+def loose(dtype):
+    return {"rtol": LOOSE[dtype], "atol": LOOSE[dtype]} if dtype in LOOSE else {"rtol": 1e-4, "atol": 1e-4}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("shape", [(6, 5), (4, 5, 7), (4, 5, 6, 3), (2, 5, 3, 4, 2)])
+def test_batch_norm(dtype, training, shape):
+    def f(x, m, v, w, b):
+        return F.batch_norm(x, m, v, w, b, training, 0.3)
+
+    with no_fallback():
+        check(f, tensor(*shape, dtype=dtype).requires_grad_(), tensor(5, dtype=dtype), tensor(5, dtype=dtype).abs() + 0.5,
+              tensor(5, dtype=dtype).requires_grad_(), tensor(5, dtype=dtype).requires_grad_(), grad=True, **loose(dtype))
+
+
+def test_batch_norm_updates_running_statistics():
+    here = torch.nn.BatchNorm2d(5, momentum=0.2)
+    there = copy.deepcopy(here).to("fl")
+    for seed in range(3):
+        x = tensor(4, 5, 6, 6, seed=seed) * 2 + 1
+        assert_same(there(to_device(x)), here(x), 1e-4, 1e-4)
+    assert_same(there.running_mean, here.running_mean)
+    assert_same(there.running_var, here.running_var)
+    assert there.num_batches_tracked.item() == 3
+    here.eval(), there.eval()
+    assert_same(there(to_device(x)), here(x), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_variants(training):
+    x = tensor(4, 5, 6, 6).contiguous(memory_format=torch.channels_last).requires_grad_()
+    stats = [tensor(5), tensor(5).abs() + 1]
+
+    def f(x, m, v):
+        return F.batch_norm(x, m, v, None, None, training)
+
+    y = check(f, x, *stats, grad=True, rtol=1e-4, atol=1e-4)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    check(lambda t: F.batch_norm(t, None, None, training=True), tensor(4, 5, 6).requires_grad_(), grad=True, atol=1e-4)
+    check(f, tensor(4, 5, 6, 12)[..., ::2], *stats)
+    # mixed precision: parameters stay in float32
+    check(lambda t, m, v, w: F.batch_norm(t, m, v, w, w, training), tensor(4, 5, 6, dtype=torch.bfloat16).requires_grad_(),
+          *stats, tensor(5).requires_grad_(), grad=True, rtol=8e-2, atol=8e-2)
+
+
+def test_instance_norm_and_legit():
+    with no_fallback():
+        check(lambda x, m, v: F.instance_norm(x, m, v), tensor(3, 4, 5, 5), tensor(4), tensor(4).abs() + 1, atol=1e-4)
+        check(lambda x, m, v: torch._native_batch_norm_legit(x, None, None, m, v, True, 0.1, 1e-5), tensor(3, 4, 5),
+              tensor(4), tensor(4).abs() + 1, atol=1e-4)
+
+
+def test_batch_norm_empty():
+    check(lambda x: F.batch_norm(x, None, None, training=True), tensor(0, 5, 4, 4))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape,normalized", [((4, 8), (8,)), ((2, 3, 8), (8,)), ((2, 3, 8), (3, 8)), ((8,), (8,)), ((0, 8), (8,))])
+def test_layer_norm(dtype, shape, normalized):
+    with no_fallback():
+        check(lambda x, w, b: F.layer_norm(x, normalized, w, b), tensor(*shape, dtype=dtype).requires_grad_(),
+              tensor(*normalized, dtype=dtype).requires_grad_(), tensor(*normalized, dtype=dtype, seed=1).requires_grad_(),
+              grad=True, **loose(dtype))
+        check(lambda x: F.layer_norm(x, normalized), tensor(*shape, dtype=dtype).requires_grad_(), grad=True, **loose(dtype))
+
+
+def test_layer_norm_strided_and_large_mean():
+    check(lambda x: F.layer_norm(x, (6,)), tensor(6, 4).t())
+    check(lambda x: F.layer_norm(x, (64,)), tensor(4, 64) + 1000, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_group_norm(dtype, groups):
+    with no_fallback():
+        check(lambda x, w, b: F.group_norm(x, groups, w, b), tensor(2, 6, 4, 5, dtype=dtype).requires_grad_(),
+              tensor(6, dtype=dtype).requires_grad_(), tensor(6, dtype=dtype, seed=1).requires_grad_(), grad=True, **loose(dtype))
+        check(lambda x: F.group_norm(x, groups), tensor(2, 6, 4, dtype=dtype).requires_grad_(), grad=True, **loose(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rms_norm(dtype):
+    with no_fallback():
+        check(lambda x, w: F.rms_norm(x, (8,), w), tensor(3, 4, 8, dtype=dtype).requires_grad_(),
+              tensor(8, dtype=dtype).requires_grad_(), grad=True, **loose(dtype))
+        check(lambda x: F.rms_norm(x, (4, 8), eps=1e-3), tensor(3, 4, 8, dtype=dtype).requires_grad_(), grad=True, **loose(dtype))
