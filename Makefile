@@ -31,7 +31,9 @@ install: .venv/installed
 
 # --no-build-isolation and --no-deps: the PyTorch that is there is the one to build for, and no other is fetched.
 .venv/installed: .venv/ready $(SOURCES)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --force-reinstall .
+	rm -rf dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	$(BIN)/python -m pip install --quiet --no-deps --no-index --force-reinstall dist/*.whl
 	touch $@
 
 .venv/test-ready: requirements-test.txt .venv/ready

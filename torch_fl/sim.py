@@ -29,7 +29,7 @@ __all__ = ["clear_faults", "fault_counters", "faults", "set_faults"]
 
 
 class _Counters(ctypes.Structure):
-    _fields_ = [("allocations", ctypes.c_uint64), ("launches", ctypes.c_uint64), ("delivered", ctypes.c_uint64)]
+    _fields_ = [(name, ctypes.c_uint64) for name in ("allocations", "launches", "delivered")]
 
 
 class _Table(ctypes.Structure):  # sim_faults in chips/sim/faults.h
