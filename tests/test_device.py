@@ -104,12 +104,13 @@ def test_cpu_backward_starts_no_device():
     run_child(
         """
         import torch
+        from torch_fl import _native
         torch.ones(2, requires_grad=True).sum().backward()
         assert torch.fl.device_count() >= 1
-        assert not any(torch.fl._native.is_open(i) for i in range(torch.fl.device_count()))
+        assert not any(_native.is_open(i) for i in range(torch.fl.device_count()))
         assert torch.accelerator.memory_stats() == {}
         torch.empty(1, device="fl")
-        assert torch.fl._native.is_open(0)
+        assert _native.is_open(0)
         """
     )
 

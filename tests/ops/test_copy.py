@@ -1,0 +1,109 @@
+"""Copies: every dtype to every other, layouts on both sides, across devices, pinned and not, lazy bits."""
+
+import itertools
+
+import pytest
+import torch
+from child import run_child
+from reference import LAYOUTS, assert_same, check, make, to_device
+
+DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+          torch.float32, torch.float64, torch.complex64, torch.complex128, torch.uint16, torch.uint32, torch.uint64,
+          torch.float8_e4m3fn, torch.float8_e5m2]  # fmt: skip
+
+
+@pytest.mark.parametrize("a", DTYPES, ids=str)
+def test_casts(a):
+    x = make((5, 7), torch.float32, low=0.0).to(a)
+    for b in DTYPES:
+        got, want = x.to("fl:0").to(b), x.to(b)
+        assert got.dtype == want.dtype
+        assert torch.equal(got.cpu().view(torch.uint8), want.view(torch.uint8)), (a, b)
+        assert torch.equal(x.to("fl:0").to("cpu", b).view(torch.uint8), want.view(torch.uint8)), (a, b)
+        assert torch.equal(x.to("fl:0", b).cpu().view(torch.uint8), want.view(torch.uint8)), (a, b)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0, 2), (17, 5), (2, 3, 4, 5)], ids=str)
+def test_layouts_on_both_sides(shape):
+    x = make(shape, torch.float32)
+    for a, b in itertools.product(LAYOUTS, repeat=2):
+        source, target = LAYOUTS[a](x), LAYOUTS[b](torch.zeros(shape))
+        there, landing = to_device(source), to_device(target)
+        landing.copy_(there)
+        assert_same(landing, x)
+        landing.zero_().copy_(source)  # from the host
+        assert_same(landing, x)
+        target.copy_(there)  # to the host
+        assert_same(target, x)
+
+
+def test_gaps_are_not_touched():
+    host = torch.zeros(4, 6)
+    there = torch.ones(4, 6, device="fl:0")
+    host[:, ::2].copy_(there[:, ::2])
+    assert host[:, 1::2].sum() == 0 and host[:, ::2].sum() == 12
+    there[:, 1::2].copy_(torch.full((4, 3), 5.0))
+    assert there[:, ::2].sum().item() == 12 and there[:, 1::2].sum().item() == 60
+
+
+def test_overlapping_source_and_target():
+    check(lambda x: x[1:].copy_(x[:-1]), torch.arange(100.0))
+    check(lambda x: x.copy_(x.t()), make((9, 9), torch.float32))
+
+
+def test_broadcast_and_refused_shapes():
+    check(lambda a, b: a.copy_(b), torch.zeros(3, 4), make((4,), torch.float32))
+    check(lambda a, b: a.copy_(b), torch.zeros(3, 4), make((5,), torch.float32))
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        torch.zeros(1, device="fl:0").expand(3).copy_(torch.ones(3, device="fl:0"))
+
+
+def test_lazy_bits():
+    z = make((3, 4), torch.complex64)
+    there = to_device(z)
+    assert_same(there.conj().cpu(), z.conj().resolve_conj())
+    target = torch.zeros(3, 4, dtype=torch.complex64, device="fl:0")
+    target.conj().copy_(there)
+    assert_same(target, z.conj().resolve_conj())
+    assert_same(z.conj().to("fl:0"), z.conj().resolve_conj())
+    assert_same(there.conj().imag.clone(), z.conj().imag.resolve_neg())
+
+
+def test_values_that_do_not_fit_are_refused():
+    for dtype, value in ((torch.uint8, 300), (torch.int8, -200), (torch.int32, 1 << 40), (torch.float16, 1e6)):
+        check(lambda x, v=value: x.fill_(v), torch.zeros(3, dtype=dtype))
+
+
+def test_scalars_come_back_exactly():
+    for dtype, value in ((torch.int64, 2**63 - 1), (torch.float64, 0.1), (torch.bool, True), (torch.complex64, 1 + 2j)):
+        assert torch.tensor([value], dtype=dtype).to("fl:0").item() == value
+    with pytest.raises(RuntimeError, match="cannot be converted to Scalar"):
+        torch.ones(2, device="fl:0").item()
+
+
+def test_between_devices():
+    run_child("""
+        import torch
+        x = torch.arange(10000.0).view(100, 100)
+        a = x.to("fl:0")
+        for b in (a.to("fl:1"), a.t().to("fl:2").t(), a.to("fl:3", torch.float64).float()):
+            assert torch.equal(b.cpu(), x)
+        c = torch.zeros(100, 200, device="fl:1")
+        c[:, ::2].copy_(a)
+        assert torch.equal(c.cpu()[:, ::2], x) and c[:, 1::2].sum().item() == 0
+        for _ in range(200):
+            y = a.to("fl:1") + 1
+            assert y[99, 99].item() == 10000.0
+        try:
+            a + c
+        except RuntimeError as e:
+            assert "fl:0" in str(e) and "fl:1" in str(e) or "cuda:0" in str(e) and "cuda:1" in str(e), e
+        else:
+            raise SystemExit("no error")
+    """, FL_SIM_DEVICES="4")  # fmt: skip
+
+
+def test_large():
+    x = torch.arange(3 << 20, dtype=torch.int64)
+    assert torch.equal(x.to("fl:0").cpu(), x)
+    assert torch.equal(x.to("fl:0").view(3, -1).t().contiguous().cpu(), x.view(3, -1).t())

@@ -1,0 +1,34 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from compare import check, no_fallback, tensor, to_device
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (), (0,), (2, 3, 4)])
+def test_embedding(dtype, shape):
+    index = torch.randint(0, 10, shape, generator=torch.Generator().manual_seed(1))
+    with no_fallback():
+        for kwargs in ({}, {"padding_idx": 3}, {"scale_grad_by_freq": True}):
+            check(lambda w, i: F.embedding(i, w, **kwargs), tensor(10, 4, dtype=dtype).requires_grad_(), index, grad=True)
+
+
+def test_layouts():
+    index = torch.tensor([[1, 2, 1], [0, 9, 9]])
+    check(lambda w, i: F.embedding(i, w), tensor(4, 10).t().requires_grad_(), index, grad=True)
+    check(lambda w, i: F.embedding(i.t(), w), tensor(10, 4).requires_grad_(), index, grad=True)
+    check(lambda w, i: F.embedding(i.int(), w), tensor(10, 4).requires_grad_(), index, grad=True)
+    check(lambda w, i: F.embedding(i, w).transpose(0, 1).sum(0), tensor(10, 4).requires_grad_(), index, grad=True)
+
+
+def test_frequent_rows_add_up_in_float32():
+    w = to_device(torch.zeros(2, 1, dtype=torch.float16)).requires_grad_()
+    F.embedding(torch.zeros(4096, dtype=torch.int64, device="fl:0"), w).sum().backward()
+    assert w.grad[0].item() == 4096
+
+
+def test_out_of_range_raises():
+    w = to_device(tensor(10, 4))
+    with pytest.raises((IndexError, RuntimeError), match="index|range|bounds"):
+        F.embedding(to_device(torch.tensor([10])), w).cpu()
+    assert F.embedding(to_device(torch.tensor([9])), w).cpu().shape == (1, 4)

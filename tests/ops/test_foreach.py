@@ -1,0 +1,121 @@
+
+import pytest
+import torch
+from compare import assert_same, check, no_fallback, tensor, to_device
+
+SHAPES = [(3, 4), (7,), (), (0,), (2, 3, 5), (1,)]
+
+
+def lists(dtype=torch.float32, seed=0):
+    return [tensor(*s, dtype=dtype, seed=seed + i) for i, s in enumerate(SHAPES)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+def test_binary(dtype):
+    a, b = lists(dtype), [t.abs() + 1 for t in lists(dtype, 50)]
+    scalars = [1.5, 2, 3, 4, 5, 6] if dtype.is_floating_point else [1, 2, 3, 4, 5, 6]
+    for name in ("add", "sub", "mul", "div", "maximum", "minimum"):
+        f, g = getattr(torch, f"_foreach_{name}"), getattr(torch, f"_foreach_{name}_")
+        check(f, a, b)
+        check(f, a, 2)
+        check(f, a, scalars)
+        if name != "div" or dtype.is_floating_point:
+            check(g, a, b)
+            check(g, a, 2)
+            check(g, a, scalars)
+    check(torch._foreach_add, a, b, alpha=2)
+    check(torch._foreach_mul, a, torch.tensor(3, dtype=dtype))
+    check(lambda x, y: torch._foreach_sub_(x, y, alpha=3), a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_ternary_and_unary(dtype):
+    a, b, c = lists(dtype), lists(dtype, 9), [t.abs() + 1 for t in lists(dtype, 77)]
+    with no_fallback():
+        check(torch._foreach_addcmul, a, b, c, 0.5)
+        check(torch._foreach_addcdiv, a, b, c, [1.0, 2, 3, 4, 5, 6])
+        check(torch._foreach_addcdiv_, a, b, c, -0.1)
+        check(torch._foreach_lerp_, a, b, 0.1)
+        check(torch._foreach_lerp, a, b, 0.9)
+        check(torch._foreach_pow, c, 2)
+        for name in ("sqrt", "reciprocal", "neg", "exp", "log", "sigmoid", "tanh"):
+            check(getattr(torch, f"_foreach_{name}"), c)
+            check(getattr(torch, f"_foreach_{name}_"), c)
+        check(torch._foreach_zero_, a)
+        check(torch._foreach_copy_, a, b)
+        check(torch._foreach_norm, a, atol=1e-2 if dtype == torch.float16 else 1e-5)
+
+
+def test_mixed_lists_take_the_slow_path():
+    check(torch._foreach_add, [tensor(3), tensor(4, dtype=torch.float64)], [tensor(3), tensor(4, dtype=torch.float64)])
+    check(torch._foreach_mul_, [tensor(3, 8)[:, ::2], tensor(5, 3).t()], [tensor(3, 4), tensor(3, 5)])
+    check(torch._foreach_copy_, [tensor(3), tensor(4)], [tensor(3, dtype=torch.float16), tensor(4, dtype=torch.float16)])
+
+
+OPTIMIZERS = [
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
+    (torch.optim.SGD, {"lr": 0.1, "maximize": True}),
+    (torch.optim.Adam, {"lr": 0.01, "weight_decay": 0.1}),
+    (torch.optim.Adam, {"lr": 0.01, "amsgrad": True, "maximize": True}),
+    (torch.optim.AdamW, {"lr": 0.01}),
+    (torch.optim.AdamW, {"lr": 0.01, "amsgrad": True, "betas": (0.8, 0.95)}),
+]
+
+
+@pytest.mark.parametrize("cls,options", OPTIMIZERS)
+@pytest.mark.parametrize("mode", [{}, {"foreach": False}, {"foreach": True}, {"fused": True}])
+def test_optimizers(cls, options, mode):
+    here = [tensor(*s, seed=i).requires_grad_() for i, s in enumerate([(4, 5), (7,), (3, 2, 2)])]
+    there = [to_device(p).requires_grad_() for p in here]
+    a, b = cls(here, **options), cls(there, **options, **mode)
+    with no_fallback():
+        for step in range(4):
+            for i, (p, q) in enumerate(zip(here, there)):
+                g = tensor(*p.shape, seed=100 * step + i)
+                p.grad, q.grad = g, to_device(g)
+            a.step(), b.step()
+    assert_same(there, [p.detach() for p in here], 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("cls", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
+def test_tensor_learning_rate(cls):
+    here, there = tensor(4, 5).requires_grad_(), to_device(tensor(4, 5)).requires_grad_()
+    a, b = cls([here], lr=torch.tensor(0.05), foreach=False), cls([there], lr=torch.tensor(0.05), fused=True)
+    here.grad, there.grad = tensor(4, 5, seed=1), to_device(tensor(4, 5, seed=1))
+    a.step(), b.step()
+    assert_same(there, here.detach(), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("cls", [torch.optim.AdamW, torch.optim.SGD])
+def test_gradient_scaler_skips_infinities(fused, cls):
+    p = to_device(tensor(4, 5)).requires_grad_()
+    optimizer = cls([p], lr=0.1, fused=fused)
+    scaler = torch.amp.GradScaler("fl", init_scale=8.0, growth_interval=2)
+    before = p.detach().clone()
+    for value, changed, scale in [(1.0, True, 8), (float("inf"), False, 4), (1.0, True, 4), (1.0, True, 8)]:
+        optimizer.zero_grad()
+        scaler.scale((p * value).sum()).backward()
+        with no_fallback():
+            scaler.step(optimizer)
+            scaler.update()
+        assert (not torch.equal(p, before)) == changed
+        assert scaler.get_scale() == scale
+        before = p.detach().clone()
+
+
+def test_clip_grad_norm():
+    here = [tensor(*s, seed=i).requires_grad_() for i, s in enumerate([(4, 5), (7,)])]
+    there = [to_device(p).requires_grad_() for p in here]
+    for i, (p, q) in enumerate(zip(here, there)):
+        p.grad = tensor(*p.shape, seed=i + 5) * 10
+        q.grad = to_device(p.grad)
+    with no_fallback():
+        n = torch.nn.utils.clip_grad_norm_(there, 1.0)
+    assert_same(n, torch.nn.utils.clip_grad_norm_(here, 1.0), 1e-5, 1e-5)
+    assert_same([q.grad for q in there], [p.grad for p in here], 1e-5, 1e-5)
+
+
+def test_sizes_beyond_one_launch():
+    many = [tensor(3, seed=i) for i in range(700)]
+    check(torch._foreach_add_, many, 1)

@@ -1,0 +1,126 @@
+import pytest
+import torch
+from compare import assert_same, check, layouts, no_fallback, tensor, to_device
+
+DTYPES = [torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_index(dtype):
+    i, j = torch.tensor([0, 2, -1, 1]), torch.tensor([[1], [-2]])
+    with no_fallback():
+        for x in layouts(tensor(3, 4, 5, dtype=dtype)):
+            check(lambda t, i: t[i], x, i)
+            check(lambda t, i: t[:, i], x, i)
+            check(lambda t, i: t[..., i], x, i)
+            check(lambda t, i, j: t[i, j], x, i, j)
+            check(lambda t, i, j: t[i, :, j], x, i, j)
+            check(lambda t, i: t[i, None, 1:], x, i)
+            check(lambda t, i: t[i.int()], x, i)
+    check(lambda t: t[torch.tensor([1, 0])], tensor(3, 4))
+    check(lambda t, i: t[i], tensor(3, 4), torch.zeros(0, dtype=torch.int64))
+    check(lambda t, i: t[i], tensor(3, 0), torch.tensor([1, 1]))
+
+
+def test_masks():
+    x = tensor(3, 4)
+    check(lambda t, m: t[m], x, x > 0)
+    check(lambda t, m: t[m], x, torch.tensor([True, False, True]))
+    check(lambda t, m: t[:, m], x, torch.tensor([True, False, True, True]))
+    check(lambda t, m: t[m], x, torch.zeros(3, 4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_index_put(dtype, accumulate):
+    i, j = torch.tensor([0, 2, -1]), torch.tensor([1, 3, 0])
+    if accumulate and dtype == torch.bool:
+        pytest.skip("the CPU does not define it")
+    for x in layouts(tensor(3, 4, 5, dtype=dtype)):
+        check(lambda t, i, v: t.index_put_((i,), v, accumulate), x, i[:2], tensor(4, 5, dtype=dtype))
+        check(lambda t, i, j, v: t.index_put_((i, j), v, accumulate), x, i, j, tensor(3, 5, dtype=dtype))
+    check(lambda t, i, v: t.index_put_((i,), v, True), tensor(3, 4), torch.tensor([1, 1, 1, 0]), tensor(4, 4), atol=1e-5)
+
+
+def test_assignment():
+    x = tensor(3, 4)
+
+    def assign(t, m):
+        t[m] = 0.5
+        t[1] = 7
+        t[:, 2] = t[:, 1]
+        return t
+
+    check(assign, x, x > 0)
+    check(lambda t, m, v: t.masked_scatter_(m, v), x, x > 0, tensor(12))
+
+
+def test_gradients():
+    i = torch.tensor([0, 2, 2, 1, 2])
+    with no_fallback():
+        check(lambda t, i: t[i], tensor(3, 4).requires_grad_(), i, grad=True)
+        check(lambda t, i: t[:, i], tensor(2, 3, 4).requires_grad_(), i, grad=True)
+        check(lambda t, i: t.index_select(0, i), tensor(3, 4).requires_grad_(), i, grad=True)
+        check(lambda t, i: t.gather(0, i), tensor(3, 2).requires_grad_(), torch.tensor([[0, 1], [2, 2]]), grad=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gather_scatter(dtype):
+    index = torch.tensor([[0, 1, 2], [2, 0, 0]])
+    with no_fallback():
+        for x in layouts(tensor(3, 4, dtype=dtype)):
+            check(torch.gather, x, 0, index)
+            check(torch.gather, x, 1, index)
+            check(torch.scatter, x, 1, torch.tensor([[0, 1, 2], [2, 0, 3]]), tensor(2, 5, dtype=dtype))
+            check(torch.scatter, x, 0, torch.tensor([[0, 1, 2]]), 1)
+    check(lambda t, i: t.gather(0, i), tensor(dtype=dtype), torch.tensor(0))
+    check(torch.gather, tensor(3, 4, dtype=dtype), 0, torch.zeros(0, 4, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_scatter_add_and_reduce(dtype):
+    index = torch.tensor([[0, 1, 2, 0], [2, 0, 0, 0]])
+    source = tensor(2, 4, dtype=dtype)
+    for x in layouts(tensor(3, 4, dtype=dtype)):
+        check(torch.scatter_add, x, 0, index, source)
+        check(torch.scatter, x, 0, index, source, reduce="add")
+        check(torch.scatter, x, 0, index, source, reduce="multiply")
+        for reduce in ("sum", "prod", "amax", "amin", "mean"):
+            for include_self in (True, False):
+                check(torch.scatter_reduce, x, 0, index, source, reduce, include_self=include_self)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_along_one_dimension(dtype):
+    i = torch.tensor([2, 0, 2])
+    with no_fallback():
+        for x in layouts(tensor(3, 4, dtype=dtype)):
+            check(torch.index_select, x, 0, i)
+            check(torch.index_select, x, 1, i.int())
+            check(torch.index_add, x, 0, i, tensor(3, 4, dtype=dtype), alpha=2)
+            check(torch.index_add, x, 1, i, tensor(3, 3, dtype=dtype))
+            check(torch.index_copy, x, 0, i[:2], tensor(2, 4, dtype=dtype))
+            check(torch.index_fill, x, 1, i, 3)
+            check(lambda t, i: t.index_fill_(0, i, 3), x, i)
+            check(torch.take, x, torch.tensor([[0, -1], [5, 11]]))
+            check(lambda t, i, v: t.put_(i, v), x, torch.tensor([3, -1]), tensor(2, dtype=dtype))
+            check(lambda t, i, v: t.put_(i, v, accumulate=True), x, torch.tensor([3, 3]), tensor(2, dtype=dtype))
+    check(torch.index_select, tensor(dtype=dtype), 0, torch.tensor([0]))
+    check(torch.index_select, tensor(3, 4, dtype=dtype), 0, torch.zeros(0, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x, i: x[i], lambda x, i: x.index_select(0, i), lambda x, i: x.gather(0, i.view(-1, 1)),
+    lambda x, i: x.clone().index_put_((i,), torch.ones((), device=x.device)), lambda x, i: x.take(i * 100),
+])
+@pytest.mark.parametrize("bad", [3, -4])
+def test_out_of_range_raises(f, bad):
+    x = to_device(tensor(3, 4))
+    with pytest.raises((IndexError, RuntimeError), match="index|range|bounds"):
+        f(x, to_device(torch.tensor([0, bad]))).cpu()
+    assert_same(x + 1, tensor(3, 4) + 1)  # the stream goes on
+
+
+def test_out_argument():
+    check(lambda t, i, o: torch.index_select(t, 0, i, out=o), tensor(3, 4), torch.tensor([1, 1]), torch.zeros(2, 8)[:, ::2])
+    check(lambda t, i, o: torch.gather(t, 0, i, out=o), tensor(3, 4), torch.tensor([[1, 1]]), torch.zeros(1, 2))

@@ -1,0 +1,79 @@
+import pytest
+import torch
+from compare import check, layouts, no_fallback, tensor, to_device
+
+DTYPES = [torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cat(dtype):
+    with no_fallback():
+        for x in layouts(tensor(3, 4, 5, dtype=dtype)):
+            for dim in (0, 1, -1):
+                check(lambda a, b, d: torch.cat([a, b, a], d), x, tensor(3, 4, 5, dtype=dtype, seed=1), dim)
+            check(lambda a: torch.stack([a, a + a], 1), x)
+
+
+def test_cat_edges():
+    with no_fallback():
+        check(lambda a, b: torch.cat([a, b]), tensor(3), tensor(2, dtype=torch.int64))
+        check(lambda a, b: torch.cat([a, b]), tensor(3, 4), tensor(0))
+        check(lambda a, b: torch.cat([a, b], 1), tensor(3, 4), tensor(3, 0))
+        check(lambda a, b, o: torch.cat([a, b], out=o), tensor(3, 4), tensor(2, 4), torch.zeros(5, 8)[:, ::2])
+        check(lambda a, b: torch.cat([a, b]), tensor(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),
+              tensor(1, 3, 4, 4).contiguous(memory_format=torch.channels_last), strides=True)
+        check(lambda a, b: torch.cat([a, b], 1), tensor(2, 3).requires_grad_(), tensor(2, 1).requires_grad_(), grad=True)
+    with pytest.raises(RuntimeError, match="Sizes of tensors must match"):
+        torch.cat([to_device(tensor(3, 4)), to_device(tensor(3, 5))])
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.cat([to_device(tensor(3, 4)), tensor(3, 4)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_flip_roll_triangles(dtype):
+    with no_fallback():
+        for x in layouts(tensor(3, 4, 5, dtype=dtype)):
+            check(torch.flip, x, (0, 2))
+            check(torch.flip, x, ())
+            check(torch.roll, x, 2, 1)
+            check(torch.roll, x, (1, -1), (0, 2))
+            check(torch.roll, x, 3)
+            for k in (-1, 0, 2):
+                check(torch.triu, x, k)
+                check(torch.tril, x, k)
+                check(lambda t: t.tril_(k), x)
+    check(torch.flip, tensor(0, 3, dtype=dtype), (0,))
+    check(torch.triu, tensor(0, 3, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8])
+def test_ranges(dtype):
+    def same(f):
+        here, there = f("cpu"), f("fl:0")
+        assert here.dtype == there.dtype
+        torch.testing.assert_close(there.cpu(), here)
+
+    with no_fallback():
+        for arguments in [(10,), (3, 11), (2, 20, 3), (0,), (5, 5)]:
+            same(lambda d: torch.arange(*arguments, dtype=dtype, device=d))
+        if dtype.is_floating_point:
+            same(lambda d: torch.arange(0, 1, 0.1, dtype=dtype, device=d))
+            same(lambda d: torch.arange(5, -5, -0.75, dtype=dtype, device=d))
+        for steps in (0, 1, 2, 7, 50):
+            same(lambda d: torch.linspace(3, 40, steps, dtype=dtype, device=d))
+        same(lambda d: torch.eye(4, dtype=dtype, device=d))
+        same(lambda d: torch.eye(3, 5, dtype=dtype, device=d))
+        same(lambda d: torch.zeros(12, dtype=dtype, device=d)[::2].copy_(torch.arange(6, dtype=dtype, device=d)))
+    same(lambda d: torch.arange(2**53, 2**53 + 4, device=d))
+
+
+def test_views_and_repeats():
+    with no_fallback():
+        x = tensor(3, 4, 6)
+        check(lambda t: t.repeat(2, 1, 3), x)
+        check(lambda t: torch.nn.functional.pad(t, (1, 2, 0, 1)), x)
+        check(lambda t: torch.nn.functional.one_hot(t, 5), torch.tensor([0, 4, 2]))
+        check(lambda t: torch.nn.functional.pixel_shuffle(t, 2), tensor(2, 8, 3, 3))
+        check(lambda t: t.unfold(1, 2, 1).contiguous(), x)
+        check(lambda t: t.chunk(2, 2)[1].contiguous(), x)
+        check(lambda t: torch.meshgrid(t, t, indexing="ij"), tensor(4))

@@ -1,0 +1,133 @@
+"""The third tier: announced once with the user's line, counted, refused by the policy before any work."""
+
+import warnings
+
+import pytest
+import torch
+from child import run_child
+
+UNSUPPORTED = "special_bessel_y1"  # has no formula: always PyTorch's CPU kernel
+
+
+def test_first_fallback_warns_with_the_line_and_is_counted():
+    code = """
+        import warnings, torch
+        x = torch.rand(3, device="fl:0") + 1
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            a = torch.linalg.eigvalsh(torch.eye(3, device="fl:0"))
+            a = torch.linalg.eigvalsh(torch.eye(3, device="fl:0"))
+        texts = [str(w.message) for w in said]
+        assert len(texts) == len(set(texts)) and "linalg" in texts[0] and "<string>:6" in texts[0], texts
+        report = torch.fl.op_report()
+        ran = {op: c for op, c in report.items() if c["fallback"]}
+        assert sum(c["fallback"] for c in ran.values()) >= 2, report
+        op, counts = next(iter(ran.items()))
+        assert counts["seconds"] > 0 and "<string>" in counts.first_call_site, (op, counts, counts.first_call_site)
+        assert a.tolist() == [1, 1, 1]
+    """
+    run_child(code)
+
+
+def test_policy_error_raises_before_any_work():
+    torch.fl.config.fallback = "error"
+    try:
+        x = torch.eye(3, device="fl:0")
+        with pytest.raises(NotImplementedError, match="FL_FALLBACK"):
+            torch.linalg.eigvalsh(x)
+        with pytest.raises(NotImplementedError, match="bessel_y1"):
+            torch.special.bessel_y1(x)
+        torch.fl.config.fallback_allow = "special_bessel_y1"
+        torch.special.bessel_y1(x)
+    finally:
+        torch.fl.config.fallback = "warn"
+        torch.fl.config.fallback_allow = ""
+
+
+def test_policy_from_the_environment_and_deny():
+    run_child("""
+        import torch
+        x = torch.eye(3, device="fl:0")
+        try:
+            torch.linalg.eigvalsh(x)
+        except NotImplementedError as e:
+            assert "linalg" in str(e)
+        else:
+            raise SystemExit("no error")
+    """, FL_FALLBACK="error")  # fmt: skip
+    torch.fl.config.fallback_deny = "special_bessel_y1"
+    try:
+        with pytest.raises(NotImplementedError):
+            torch.special.bessel_y1(torch.ones(3, device="fl:0"))
+    finally:
+        torch.fl.config.fallback_deny = ""
+
+
+@pytest.fixture
+def quiet():
+    torch.fl.config.fallback = "quiet"
+    yield
+    torch.fl.config.fallback = "warn"
+
+
+def test_in_place_out_and_lists_are_written_back(quiet):
+    x = torch.rand(4, 4)
+    spd = x @ x.T + torch.eye(4)
+    for f in (
+        lambda t: torch.linalg.cholesky(t),
+        lambda t: torch.linalg.cholesky_ex(t, out=(torch.empty(0, device=t.device), torch.empty(0, dtype=torch.int32, device=t.device))),
+        lambda t: torch.special.bessel_y1(t, out=torch.empty(4, 8, device=t.device)[:, ::2]),
+        lambda t: torch.logcumsumexp(t, 0),
+        lambda t: t.clone().cumsum_(1),
+        lambda t: torch.cummax(t, 0),
+    ):  # fmt: skip
+        got, want = f(spd.to("fl:0")), f(spd)
+        for g, w in zip(*(torch.utils._pytree.tree_leaves(v) for v in (got, want)), strict=True):
+            torch.testing.assert_close(g.cpu(), w)
+            assert g.device.type == "fl" or torch.fl.cuda_view.enabled()
+
+
+def test_strided_in_place_fallback_touches_only_its_elements(quiet):
+    base = torch.rand(6, 6)
+    there = base.to("fl:0")
+    base[::2, 1:4].cumsum_(0)
+    there[::2, 1:4].cumsum_(0)
+    torch.testing.assert_close(there.cpu(), base)
+
+
+def test_mixed_devices_raise_as_on_cuda(quiet):
+    x = torch.eye(3, device="fl:0")
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.linalg.solve(x, torch.ones(3, 1))
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.searchsorted(torch.arange(3.0, device="fl:0"), torch.ones(2))
+
+
+def test_random_fallbacks_follow_the_devices_seed(quiet):
+    def draw():
+        torch.fl.manual_seed(5)
+        return torch.poisson(torch.full((100,), 4.0, device="fl:0")).cpu()
+
+    first = draw()
+    assert torch.equal(first, draw())
+    torch.fl.manual_seed(6)
+    assert not torch.equal(first, torch.poisson(torch.full((100,), 4.0, device="fl:0")).cpu())
+
+
+def test_batch_norm_statistics_survive_every_tier():
+    bn = torch.nn.BatchNorm2d(3)
+    there = torch.nn.BatchNorm2d(3).to("fl:0")
+    x = torch.randn(4, 3, 5, 5)
+    bn(x), there(x.to("fl:0"))
+    for a, b in ((there.running_mean, bn.running_mean), (there.running_var, bn.running_var)):
+        torch.testing.assert_close(a.cpu(), b)
+
+
+def test_views_do_not_fall_back():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x = torch.arange(24.0, device="fl:0").view(2, 3, 4)
+        for v in (x.transpose(0, 2), x[..., ::2], x.unfold(2, 2, 1), x.diagonal(), x.permute(2, 0, 1), x.select(0, 1),
+                  torch.view_as_complex(x.view(2, 6, 2)), x.unsqueeze(0).expand(3, 2, 3, 4), x.movedim(0, 1),
+                  x.as_strided((2, 2), (1, 3)), *x.split(1), *x.unbind(1), x.flatten(), x.detach(), x.real):  # fmt: skip
+            assert v.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()

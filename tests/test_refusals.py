@@ -1,0 +1,82 @@
+"""A chip that is broken, missing or mismatched is refused with a reason; PyTorch goes on."""
+
+import os
+from pathlib import Path
+
+import pytest
+from child import run_child
+
+CHIPS = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parent.parent / "build")) / "chips"
+
+# Library → what its reason says.
+BROKEN = {
+    "broken_wrong_major.so": "version",
+    "broken_no_symbol.so": "fl_chip_entry",
+    "broken_null_entry.so": "",
+    "broken_throws.so": "threw",
+    "broken_no_method.so": "malloc|missing|lacks",
+    "broken_no_entry.so": "missing|lacks",
+    "broken_no_devices.so": "no devices",
+    "broken_false_claims.so": "claim",
+    "broken_missing_library.so": "libvendor_driver.so",
+}
+
+
+@pytest.mark.parametrize("library", BROKEN)
+def test_refused_with_a_reason_and_the_rest_works(library):
+    code = f"""
+        import re, torch
+        x = torch.ones(3, device="fl:0") + 1
+        assert x.tolist() == [2, 2, 2]
+        refused = [r for r in torch.fl.refusals() if {library!r} in str(r)]
+        assert len(refused) == 1, torch.fl.refusals()
+        assert re.search({BROKEN[library]!r}, str(refused[0])), refused
+    """
+    run_child(code, FL_CHIP_PATH=str(CHIPS / library))
+
+
+@pytest.mark.parametrize("library", ["broken_older.so", "broken_newer.so"])
+def test_an_older_and_a_newer_chip_load(library):
+    code = f"""
+        import torch
+        assert not [r for r in torch.fl.refusals() if {library!r} in str(r)], torch.fl.refusals()
+        names = [d["name"] for d in torch.fl.devices()]
+        assert len({{n.split(":")[0] for n in names}}) == 2, names
+        for i in range(torch.fl.device_count()):
+            assert (torch.ones(3, device=f"fl:{{i}}") + 1).tolist() == [2, 2, 2]
+    """
+    run_child(code, FL_CHIP_PATH=str(CHIPS / library))
+
+
+def test_a_file_that_is_no_library_and_one_that_is_not_there(tmp_path):
+    text = tmp_path / "notes.so"
+    text.write_text("no library\n")
+    code = """
+        import torch
+        torch.ones(3, device="fl:0").cpu()
+        said = "\\n".join(map(str, torch.fl.refusals()))
+        assert "notes.so" in said and "nowhere.so" in said, said
+        assert "No such file" in said or "cannot open" in said, said
+    """
+    run_child(code, FL_CHIP_PATH=f"{text}:{tmp_path / 'nowhere.so'}")
+
+
+def test_two_chips_of_one_name():
+    code = """
+        import torch
+        torch.ones(3, device="fl:0").cpu()
+        said = "\\n".join(map(str, torch.fl.refusals()))
+        assert "twin" in said, said
+    """
+    run_child(code, FL_CHIP_PATH=f"{CHIPS / 'broken_twin.so'}:{CHIPS / 'libfl_template.so'}")
+
+
+def test_import_loads_no_chip_and_starts_no_device():
+    code = """
+        import torch
+        import torch_fl
+        maps = open("/proc/self/maps").read()
+        assert "libfl_sim" not in maps and "libdnnl" not in maps
+        assert not torch.fl.is_initialized()
+    """
+    run_child(code)
