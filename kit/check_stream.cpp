@@ -117,11 +117,13 @@ KIT_TEST("STR-6", "a stream waits for an event, also one of another device of th
     fill(producer.launch, x, kOne);
     const void* from = (*x).data;
     void* to = (*y).data;
-    LaunchLock lock;
-    ok(chip().memory.copy(&producer.launch, FL_DEVICE_TO_HOST, shared, from, 4), "copy");
-    ok(chip().stream.event_record(ready, producer.stream), "event record");
-    ok(chip().stream.wait_event(consumer.stream, ready), "wait_event");
-    ok(chip().memory.copy(&consumer.launch, FL_HOST_TO_DEVICE, to, shared, 4), "copy");
+    {
+      LaunchLock lock;
+      ok(chip().memory.copy(&producer.launch, FL_DEVICE_TO_HOST, shared, from, 4), "copy");
+      ok(chip().stream.event_record(ready, producer.stream), "event record");
+      ok(chip().stream.wait_event(consumer.stream, ready), "wait_event");
+      ok(chip().memory.copy(&consumer.launch, FL_HOST_TO_DEVICE, to, shared, 4), "copy");
+    }
     ok(chip().stream.synchronize(consumer.stream, -1), "synchronize");
     float seen = peek(y);
     chip().stream.synchronize(producer.stream, -1);
