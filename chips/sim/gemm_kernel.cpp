@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "simd/isa.h"
+
 namespace sim {
 namespace {
 
@@ -32,9 +34,9 @@ template <class T, int Bytes, int Rows, int Vectors>
   }
 }
 
-#define SIM_KERNEL(suffix, architecture, bytes)                                                                \
+#define SIM_KERNEL(suffix, attribute, bytes)                                                                   \
   template <class T, int Rows, int Vectors>                                                                    \
-  __attribute__((target(architecture))) void multiply_##suffix(int64_t k, const T* a, int64_t a_row,           \
+  attribute void multiply_##suffix(int64_t k, const T* a, int64_t a_row,           \
                                                                int64_t a_col, const T* b, int64_t b_row, T* c, \
                                                                int64_t c_row, bool accumulate) {               \
     multiply<T, bytes, Rows, Vectors>(k, a, a_row, a_col, b, b_row, c, c_row, accumulate);                     \
@@ -50,9 +52,11 @@ template <class T, int Bytes, int Rows, int Vectors>
     return kernel;                                                                                             \
   }
 
-SIM_KERNEL(512, "arch=x86-64-v4", 64)
-SIM_KERNEL(256, "arch=x86-64-v3", 32)
-SIM_KERNEL(128, "arch=x86-64", 16)
+SIM_KERNEL(128, , 16)
+#if defined(SIM_X86_LEVELS)
+SIM_KERNEL(256, __attribute__((target("arch=x86-64-v3"))), 32)
+SIM_KERNEL(512, __attribute__((target("arch=x86-64-v4"))), 64)
+#endif
 
 }  // namespace
 
@@ -60,8 +64,10 @@ template <class T>
 const MicroKernel<T>& micro_kernel() {
   // 6 rows of 4 vectors fill the 32 registers of AVX-512; 6 of 2 the 16 of the others.
   static const MicroKernel<T> kernel = [] {
-    if (__builtin_cpu_supports("x86-64-v4")) return make_512<T>(std::make_integer_sequence<int, 4>());
-    if (__builtin_cpu_supports("x86-64-v3")) return make_256<T>(std::make_integer_sequence<int, 2>());
+#if defined(SIM_X86_LEVELS)
+    if (isa() == Isa::avx512) return make_512<T>(std::make_integer_sequence<int, 4>());
+    if (isa() == Isa::avx2) return make_256<T>(std::make_integer_sequence<int, 2>());
+#endif
     return make_128<T>(std::make_integer_sequence<int, 2>());
   }();
   return kernel;

@@ -8,7 +8,11 @@
 #include <cstring>
 
 // One body, three instruction sets; the loader picks.
+#if defined(SIM_X86_LEVELS)
 #define SIM_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define SIM_CLONES
+#endif
 
 namespace sim {
 
