@@ -31,15 +31,6 @@ void select(int64_t n, const void* a_, const void* b_, const void* c_, void* out
   auto* out = static_cast<A*>(out_);
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] ? b[i] : c[i];
 }
-template <class T>
-void multiply_add(int64_t n, const void* a_, const void* b_, const void* c_, void* out_, uint32_t*) {
-  auto* a = static_cast<const C<T>*>(a_);
-  auto* b = static_cast<const C<T>*>(b_);
-  auto* c = static_cast<const C<T>*>(c_);
-  auto* out = static_cast<C<T>*>(out_);
-  for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i] + c[i];
-}
-
 #define SIM_F1(name, expression)              \
   struct name {                               \
     template <class T>                        \
@@ -139,7 +130,6 @@ template <class T>
 void add(PointKernels& k, int type) {
   using A = C<T>;
   k.op[FL_OP_SELECT][type] = select<A>;
-  k.op[FL_OP_FMA][type] = multiply_add<T>;
 #define SIM_BINARY(op_, F) k.op[FL_OP_##op_][type] = binary<A, A, F>;
   SIM_BINARY(ADD, Add) SIM_BINARY(SUB, Sub) SIM_BINARY(MUL, Mul) SIM_BINARY(DIV, Div) SIM_BINARY(POW, Pow)
   SIM_BINARY(COMPLEX, Complex)
