@@ -10,91 +10,22 @@ import time
 from pydoc_data.topics import topics
 
 import torch
+from models import GPT
 from torch import nn
 from torch.nn import functional as F
 from tqdm import trange
 
 
-class Attention(nn.Module):
-    """Each letter looks at those before it."""
-
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, length, width = x.shape
-        q, k, v = (
-            part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
-            for part in self.qkv(x).chunk(3, dim=-1)
-        )
-        dropout = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
-        return self.out(y.transpose(1, 2).reshape(batch, length, width))
-
-
-class Layer(nn.Module):
-    """Attention and a feed-forward network, each normalised first and added to what comes in."""
-
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, heads, dropout)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(dropout)
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.norm1(x))
-        return x + self.feed_forward(self.norm2(x))
-
-
-class GPT(nn.Module):
-    """Embeddings of letters and places, layers, and a head that shares the letters' embedding."""
-
-    def __init__(
-        self,
-        letters: int,
-        context: int,
-        width: int = 128,
-        heads: int = 4,
-        layers: int = 4,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.context = context
-        self.letters = nn.Embedding(letters, width)
-        self.places = nn.Embedding(context, width)
-        self.layers = nn.ModuleList(Layer(width, heads, dropout) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, letters, bias=False)
-        self.apply(self._initialise)
-        self.head.weight = self.letters.weight
-
-    @staticmethod
-    def _initialise(module: nn.Module) -> None:
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=0.02)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
-
-    def forward(self, text: torch.Tensor) -> torch.Tensor:
-        x = self.letters(text) + self.places(torch.arange(text.shape[1], device=text.device))
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(self.norm(x))
-
-    @torch.no_grad()
-    def write(self, text: torch.Tensor, length: int, temperature: float) -> torch.Tensor:
-        self.eval()
-        for _ in range(length):
-            logits = self(text[:, -self.context :])[:, -1] / temperature
-            letter = torch.multinomial(F.softmax(logits, dim=-1), num_samples=1)
-            text = torch.cat([text, letter], dim=1)
-        self.train()
-        return text
+@torch.no_grad()
+def write(model: GPT, text: torch.Tensor, length: int, temperature: float) -> torch.Tensor:
+    """Continue a text letter by letter."""
+    model.eval()
+    for _ in range(length):
+        logits = model(text[:, -model.context :])[:, -1] / temperature
+        letter = torch.multinomial(F.softmax(logits, dim=-1), num_samples=1)
+        text = torch.cat([text, letter], dim=1)
+    model.train()
+    return text
 
 
 def main() -> None:
@@ -155,7 +86,7 @@ def main() -> None:
           f"loss {losses[0]:.3f} -> {losses[-1]:.3f}, on text it has not seen {unseen:.3f}")  # fmt: skip
 
     prompt = "The "
-    written = model.write(torch.tensor([[number[c] for c in prompt]], device=device), arguments.letters, 0.7)
+    written = write(model, torch.tensor([[number[c] for c in prompt]], device=device), arguments.letters, 0.7)
     print("".join(alphabet[i] for i in written[0].tolist()))
     if arguments.losses:
         with open(arguments.losses, "w") as file:

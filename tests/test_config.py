@@ -60,6 +60,18 @@ def test_every_setting_is_shown():
         assert f"  {name} = " in repr(config)
 
 
+def test_the_documentation_has_the_table():
+    from pathlib import Path
+
+    from torch_fl import _native
+
+    text = (Path(__file__).resolve().parent.parent / "docs" / "settings.md").read_text()
+    for row in _native.settings():
+        default = f"`{row['default']}`" if row["default"] else ""
+        allowed = row["allowed"].replace("|", "\\|")
+        assert f"| `{row['name']}` | `{row['environment']}` | {default} | {allowed} | {row['sentence']} |" in text
+
+
 def test_environment():
     code = "import torch, torch_fl; print(torch.fl.config.fallback, torch.fl.config.fault_lines)"
     assert run_child(code, FL_FALLBACK="quiet", FL_FAULT_LINES="1").stdout == "quiet True\n"

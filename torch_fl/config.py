@@ -58,7 +58,7 @@ def _unknown(name: str) -> str:
 def _from_text(allowed: str, text: str) -> Any:
     if allowed == "bool":
         return text == "1"
-    if allowed == "int":
+    if allowed.startswith("int"):
         return int(text)
     if allowed.startswith("float"):
         return float(text)
