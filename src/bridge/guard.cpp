@@ -1,39 +1,13 @@
 #include "bridge/guard.h"
 
-#include <pthread.h>
-#include <torch/csrc/autograd/engine.h>
-
 #include <atomic>
-#include <chrono>
-#include <cstring>
-#include <thread>
 
+#include "bridge/autograd_threads.h"
 #include "bridge/device_allocator.h"
 
 namespace fl::bridge {
 
 namespace {
-
-// PyTorch's autograd engine starts one thread for each device at the first
-// backward pass.  It asks for the number of devices before, and each thread
-// sets its device once it is up.
-std::atomic<bool> count_asked{false};
-std::atomic<int> autograd_threads_up{0};
-
-bool is_autograd_thread() noexcept {
-  char name[16] = "";
-  return pthread_getname_np(pthread_self(), name, sizeof name) == 0 && std::strncmp(name, "pt_autograd_", 12) == 0;
-}
-
-void forget_threads_in_child() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    pthread_atfork(nullptr, nullptr, [] {
-      count_asked = false;
-      autograd_threads_up = 0;
-    });
-  });
-}
 
 c10::Device to_device(int32_t index) { return c10::Device(kDevice, static_cast<c10::DeviceIndex>(index)); }
 
@@ -58,7 +32,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return to_device(current_device()); }
   void setDevice(c10::Device device) const override {
     guarded([&] { set_device(resolve(device)); });
-    if (is_autograd_thread()) autograd_threads_up.fetch_add(1);
+    note_device_set();
   }
   void uncheckedSetDevice(c10::Device device) const noexcept override {
     try {
@@ -70,7 +44,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   c10::DeviceIndex deviceCount() const noexcept override {
-    if (!count_asked.exchange(true, std::memory_order_relaxed)) forget_threads_in_child();
+    note_device_count_asked();
     return usable_device_count();
   }
 
@@ -165,22 +139,6 @@ Stream& to_fl(const c10::Stream& s) {
   if (s.device_type() != kDevice)
     throw Error(FL_INVALID, "expected a stream of an fl device, got one of " + s.device().str());
   return stream(s.device_index(), s.id());
-}
-
-void settle_autograd_threads() noexcept {
-  using Clock = std::chrono::steady_clock;
-  if (!count_asked) return;
-  try {
-    // Whether the engine has started its threads cannot be asked; that they are
-    // started, once, can be made sure of.
-    torch::autograd::Engine::get_default_engine().initialize_device_threads_pool();
-  } catch (const std::exception& error) {
-    log(FL_LOG_DEBUG, std::string("autograd's threads are not waited for: ") + error.what());
-    return;  // a forked child of a process that had them: there are none here
-  }
-  const int expected = usable_device_count();
-  const auto limit = Clock::now() + std::chrono::seconds(5);
-  while (autograd_threads_up < expected && Clock::now() < limit) std::this_thread::yield();
 }
 
 }  // namespace fl::bridge

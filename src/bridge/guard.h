@@ -16,9 +16,4 @@ inline c10::Stream to_torch(const Stream& s) {
 // Checked: throws fl::Error for a stream that does not exist.
 Stream& to_fl(const c10::Stream& s);
 
-// Let the threads that autograd has started get through their start, which
-// takes Python's interpreter lock: one that is still waiting for the lock when
-// the interpreter goes away aborts the process.  Called without the lock.
-void settle_autograd_threads() noexcept;
-
 }  // namespace fl::bridge

@@ -98,10 +98,14 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, Event
     });
   }
 
-  // A fault of the stream is not this event's: it is told to who synchronizes,
-  // and the memory is free once the work has gone by.
+  // On a lost device nothing will use the memory any more.
   bool query_event(Event& event) override {
-    return guarded([&] { return event.query(); });
+    try {
+      return event.query();
+    } catch (const Error& error) {
+      if (error.status() == FL_DEVICE_LOST) return true;
+      rethrow_as_torch(error);
+    }
   }
 
   c10::Stream get_current_stream() const override {

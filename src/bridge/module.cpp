@@ -2,6 +2,7 @@
 
 #include <torch/csrc/Exceptions.h>
 
+#include "bridge/autograd_threads.h"
 #include "bridge/bridge.h"
 #include "bridge/cuda_view.h"
 #include "bridge/generator.h"

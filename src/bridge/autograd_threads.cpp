@@ -1,0 +1,101 @@
+#include "bridge/autograd_threads.h"
+
+#include <pthread.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include "bridge/bridge.h"
+#include "bridge/guard.h"
+
+namespace fl::bridge {
+
+namespace {
+
+constexpr std::chrono::seconds kLimit{10};  // a thread that hangs must not hang the exit
+
+std::atomic<bool> count_asked{false};
+std::atomic<int> threads_up{0};
+
+bool is_autograd_thread() noexcept {
+  char name[16] = "";
+  return pthread_getname_np(pthread_self(), name, sizeof name) == 0 && std::strncmp(name, "pt_autograd_", 12) == 0;
+}
+
+// A step of a backward pass that does nothing, on the thread of a device.
+struct Nothing final : torch::autograd::Node {
+  explicit Nothing(c10::Device device) {
+    add_input_metadata(at::TensorOptions().device(device).dtype(at::kFloat), torch::autograd::SymIntSmallVec{},
+                       /*is_tensor_subclass=*/false, /*is_nested=*/false, at::kFloat);
+  }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+};
+
+// A thread does one step after another, and drops the backward pass of a step
+// before it takes the next: once it has done ours, it is rid of all others.
+// Ours comes from a thread that Python does not know, so that dropping it takes
+// no interpreter lock.
+void pass_through(torch::autograd::Engine& engine) {
+  for (const Device& d : devices())
+    if (is_open(d.index)) {
+      auto step = c10::make_intrusive<Nothing>(c10::Device(kDevice, static_cast<c10::DeviceIndex>(d.index)));
+      engine.execute({torch::autograd::Edge(step, 0)}, {Tensor()}, /*keep_graph=*/false, /*create_graph=*/false,
+                     /*accumulate_grad=*/true);
+    }
+}
+
+}  // namespace
+
+void note_device_count_asked() noexcept {
+  if (count_asked.load(std::memory_order_relaxed) || count_asked.exchange(true)) return;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(nullptr, nullptr, [] {  // threads do not survive a fork
+      count_asked = false;
+      threads_up = 0;
+    });
+  });
+}
+
+void note_device_set() noexcept {
+  static thread_local bool known = false;
+  if (known) return;
+  known = true;
+  if (is_autograd_thread()) threads_up.fetch_add(1);
+}
+
+void settle_autograd_threads() noexcept {
+  if (!count_asked) return;
+  const auto limit = std::chrono::steady_clock::now() + kLimit;
+  std::promise<void> done;
+  std::future<void> waited = done.get_future();
+  try {
+    auto& engine = torch::autograd::Engine::get_default_engine();
+    // Whether the engine has started its threads cannot be asked; that they are
+    // started, once, can be made sure of.
+    engine.initialize_device_threads_pool();
+    const int expected = usable_device_count();
+    while (threads_up < expected && std::chrono::steady_clock::now() < limit)
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    std::thread([&engine, done = std::move(done)]() mutable {
+      try {
+        pass_through(engine);
+        done.set_value();
+      } catch (...) {
+        done.set_exception(std::current_exception());
+      }
+    }).detach();
+    if (waited.wait_until(limit) == std::future_status::ready) return waited.get();
+    log(FL_LOG_WARNING, "at exit: a thread of autograd is still busy");
+  } catch (const std::exception& error) {
+    // A forked child of a process that had such threads: there are none here.
+    log(FL_LOG_DEBUG, std::string("at exit: autograd's threads are not waited for: ") + error.what());
+  }
+}
+
+}  // namespace fl::bridge
