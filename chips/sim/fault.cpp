@@ -188,7 +188,14 @@ Order launch(int32_t device, const char* name) {
 
 void hang(const std::atomic<bool>& stopped) {
   Orders& o = orders();
-  uint64_t generation = o.generation.load();
+  uint64_t generation;
+  {
+    std::lock_guard<std::mutex> guard(o.mutex);
+    generation = o.generation.load();
+    bool ordered = false;
+    for (const Item& item : o.items) ordered = ordered || item.kind == Kind::hang;
+    if (!ordered) return;  // cleared between the launch and its turn on the worker
+  }
   int64_t limit = o.limit_ms.load(), began = now_ns();
   while (!stopped.load() && o.generation.load() == generation &&
          (limit < 0 || now_ns() - began < limit * 1000000))
