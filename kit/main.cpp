@@ -81,21 +81,21 @@ int main(int argc, char** argv) {
       return 2;
     }
     printf("%s (%s)\n", description.c_str(), options.path.c_str());
-    std::vector<kit::Outcome> outcomes = kit::run_tests(options);
     int passed = 0, failed = 0;
-    for (const kit::Outcome& o : outcomes) {
-      int bad = 0;
+    auto print = [&](const kit::Outcome& o) {
+      int bad = 0, shown = 0;
       for (const kit::Case& c : o.cases) bad += !c.passed;
       failed += bad;
       passed += static_cast<int>(o.cases.size()) - bad;
       if (!o.not_applicable.empty()) printf("  --   [%s] %s: %s\n", o.tag.c_str(), o.sentence.c_str(), o.not_applicable.c_str());
       else if (!bad) printf("  ok   [%s] %s (%zu, %.2f s)\n", o.tag.c_str(), o.sentence.c_str(), o.cases.size(), o.seconds);
       else printf("  FAIL [%s] %s (%d of %zu)\n", o.tag.c_str(), o.sentence.c_str(), bad, o.cases.size());
-      int shown = 0;
       for (const kit::Case& c : o.cases)
         if (!c.passed && (options.verbose || ++shown <= 5))
           printf("         %s%s%s\n", c.name.c_str(), c.name.empty() ? "" : ": ", c.message.c_str());
-    }
+      fflush(stdout);
+    };
+    std::vector<kit::Outcome> outcomes = kit::run_tests(options, print);
     std::string bench_text = options.bench ? kit::run_bench(options) : "";
     if (options.bench) printf("\n%s", bench_text.c_str());
     if (!options.report.empty()) kit::write_report(options.report, description, outcomes, bench_text);

@@ -153,8 +153,9 @@ std::string group_of(const Test& test) {
   return tag.substr(0, tag.find('-'));
 }
 
-// Runs tests [from, to) and fills their outcomes; restarts behind one that dies.
-void run_group(const std::string& path, const std::vector<size_t>& group, std::vector<Outcome>& outcomes) {
+// Runs the tests and fills their outcomes; starts another child behind one that dies.
+void run_group(const std::string& path, const std::vector<size_t>& group, std::vector<Outcome>& outcomes,
+               const std::function<void(const Outcome&)>& each) {
   size_t next = 0;
   while (next < group.size()) {
     Child child = start([&] {
@@ -179,18 +180,20 @@ void run_group(const std::string& path, const std::vector<size_t>& group, std::v
       } else if ((f[0] == "E" || f[0] == "N") && running) {
         if (f[0] == "N") running->not_applicable = f[1];
         running->seconds = std::chrono::duration<double>(Clock::now() - began).count();
+        each(*running);
         running = nullptr;
-        ++next;
+        if (++next == group.size()) break;
         limit = Clock::now() + std::chrono::seconds(30);
       }
     }
     if (late) kill(child.pid, SIGKILL);
     int status = child.end();
-    if (next == group.size() && !late) return;
+    if (next == group.size()) return;
     if (!running) running = &outcomes[group[next]];
     std::string why = late ? text("no answer within %d s: hung", tests()[group[next]].seconds) : why_it_died(status);
     running->cases.push_back({running->tag, "", false, why});
     running->seconds = std::chrono::duration<double>(Clock::now() - began).count();
+    each(*running);
     ++next;
   }
 }
@@ -266,7 +269,7 @@ std::string try_load(const std::string& path, std::string& description) {
   return f[0] == "X" ? f[1] : "";
 }
 
-std::vector<Outcome> run_tests(const Options& options) {
+std::vector<Outcome> run_tests(const Options& options, const std::function<void(const Outcome&)>& each) {
   std::vector<Outcome> outcomes;
   std::vector<std::vector<size_t>> groups;
   std::regex only(options.only.empty() ? ".*" : options.only);
@@ -279,7 +282,7 @@ std::vector<Outcome> run_tests(const Options& options) {
     last = group_of(test);
     groups.back().push_back(i);
   }
-  for (auto& group : groups) run_group(options.path, group, outcomes);
+  for (auto& group : groups) run_group(options.path, group, outcomes, each);
   std::erase_if(outcomes, [](const Outcome& o) { return o.cases.empty() && o.not_applicable.empty(); });
   return outcomes;
 }

@@ -1,6 +1,7 @@
 // Running tests in forked children and collecting what they say.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct Options {
 
 // Empty when the chip loads (tried in a child), otherwise why not.
 std::string try_load(const std::string& path, std::string& description);
-std::vector<Outcome> run_tests(const Options& options);
+// `each` hears of every test as it ends.
+std::vector<Outcome> run_tests(const Options& options, const std::function<void(const Outcome&)>& each);
 
 // Runs in a child and returns what it wrote (for --bench).
 std::string run_bench(const Options& options);
