@@ -173,8 +173,9 @@ std::string DeviceMemory::out_of_memory(size_t bytes) {
             " (FL_MEMORY_FRACTION, torch.cuda.set_per_process_memory_fraction)";
   }
   text += ". A smaller batch needs less";
-  if (cached > allocated / 4)
-    text += "; much is reserved but unallocated: max_split_size_mb (FL_MAX_SPLIT_SIZE_MB) can reduce fragmentation";
+  if (cached >= static_cast<int64_t>(bytes))
+    text += "; what is reserved but unallocated would be enough, and is in pieces: max_split_size_mb "
+            "(FL_MAX_SPLIT_SIZE_MB) can help";
   return text + ".";
 }
 
