@@ -57,6 +57,7 @@ class Reduction {
 
   void lay_out();
   void compute(int64_t tile, int64_t begin, int64_t end, char* c0, char* c1);
+  void fold_direct(const char* values, int64_t begin, int64_t end, char* c0, char* c1);
   void fold_point(const int64_t* base, int64_t begin, int64_t end, char* c0, char* c1);
   void fold_rows(const int64_t* base, int64_t n, int64_t begin, int64_t end, char* c0, char* c1);
   void load(const int64_t* base, const int64_t* more, const int64_t* strides, int64_t n, char* to);
@@ -156,6 +157,12 @@ void Reduction::load(const int64_t* base, const int64_t* more, const int64_t* st
   if (fault != FL_OK) fault_.store(fault, std::memory_order_relaxed);
 }
 
+// Contiguous values of the accumulate type.
+void Reduction::fold_direct(const char* values, int64_t begin, int64_t end, char* c0, char* c1) {
+  for (int64_t p = begin; p < end; p += kReduceBlock)
+    k_.fold(values + p * k_.value_bytes, std::min(kReduceBlock, end - p), p, p - begin, c0, c1);
+}
+
 void Reduction::fold_point(const int64_t* base, int64_t begin, int64_t end, char* c0, char* c1) {
   alignas(64) char buffer[kGather * kValueBytes];
   static constexpr int64_t kNoStrides[kOperands] = {};
@@ -191,6 +198,16 @@ void Reduction::fold_rows(const int64_t* base, int64_t n, int64_t begin, int64_t
   // Rows that are converted first pass through the buffer 256 values at a time.
   const int64_t width = direct_ ? n : 256;
   const void* rows[kReduceRows];
+  if (direct_ && reduced_.ndim <= 1) {
+    const char* row = in_[0].data + base[0] + begin * reduced_.inner_stride(0);
+    for (int64_t p = begin; p < end;) {
+      int count = int(std::min<int64_t>(kReduceRows, end - p));
+      for (int r = 0; r < count; ++r, row += reduced_.inner_stride(0)) rows[r] = row;
+      k_.rows(rows, count, n, p, p - begin, c0, c1);
+      p += count;
+    }
+    return;
+  }
   int64_t offsets[kReduceRows][kOperands];
   for (int64_t p = begin; p < end;) {
     int count = int(std::min<int64_t>(kReduceRows, end - p));
@@ -224,6 +241,13 @@ void Reduction::compute(int64_t tile, int64_t begin, int64_t end, char* c0, char
   k_.init(c0, c1, n, begin);
   if (by_rows_) {
     fold_rows(base, n, begin, end, c0, c1);
+    return;
+  }
+  if (direct_ && reduced_.ndim <= 1) {
+    // A cursor a point would cost more than a short row's values.
+    const char* values = in_[0].data + base[0];
+    for (int64_t j = 0; j < n; ++j, values += kept_.inner_stride(0))
+      fold_direct(values, begin, end, c0 + j * k_.carrier_bytes[0], c1 + j * k_.carrier_bytes[1]);
     return;
   }
   for (int64_t j = 0; j < n; ++j) {

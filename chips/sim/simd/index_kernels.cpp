@@ -22,11 +22,11 @@ SIM_INLINE void put(char* p, T x) {
 template <class I, bool contiguous>
 int64_t resolve_run(const char* index, int64_t stride, int64_t n, int64_t size, int64_t step, bool wrap, int64_t* offsets) {
   const int64_t low = wrap ? -size : 0, span = size - low;
-  bool bad = false;
+  uint64_t bad = 0;  // as wide as the indices, or the loop is not vectorised
 #pragma GCC ivdep
   for (int64_t j = 0; j < n; ++j) {
     int64_t i = take<I>(index + (contiguous ? j * int64_t(sizeof(I)) : j * stride));
-    bad |= uint64_t(i) - uint64_t(low) >= uint64_t(span);
+    bad |= uint64_t(i) - uint64_t(low) >= uint64_t(span) ? 1 : 0;
     i += i < 0 ? size : 0;
     offsets[j] += int64_t(uint64_t(i) * uint64_t(step));
   }
@@ -112,7 +112,12 @@ template <int mode, class T>
 void combine_all(char* to, int64_t to_stride, const char* from, int64_t from_stride, const int64_t* to_offsets,
                  const int64_t*, int64_t n) {
   constexpr int64_t size = sizeof(T);
-  if (to_offsets) {
+  if (to_offsets && to_stride == 0 && from_stride == size) {
+    for (int64_t j = 0; j < n; ++j) {
+      char* p = to + to_offsets[j];
+      put(p, combine<mode>(take<T>(p), take<T>(from + j * size)));
+    }
+  } else if (to_offsets) {
     for (int64_t j = 0; j < n; ++j) {
       char* p = to + j * to_stride + to_offsets[j];
       put(p, combine<mode>(take<T>(p), take<T>(from + j * from_stride)));

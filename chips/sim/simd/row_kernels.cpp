@@ -55,29 +55,78 @@ void softmax(const A* x, A* y, int64_t n, bool log) {
   }
 }
 
+// Loops over a row of columns, kept out of line: unrolled whole they would not be vectorised.
+template <class A>
+[[gnu::noinline]] void raise_row(const A* __restrict r, A* __restrict top, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) top[j] = r[j] > top[j] ? r[j] : top[j];
+}
+template <class A>
+[[gnu::noinline]] void exp_row(A* __restrict r, const A* __restrict top, A* __restrict part, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) {
+    A e = exp_of(r[j] - top[j]);
+    part[j] += e;
+    r[j] = e;
+  }
+}
+template <class A>
+[[gnu::noinline]] void log_row(A* __restrict r, const A* __restrict top, A* __restrict part, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) {
+    r[j] -= top[j];
+    part[j] += exp_of(r[j]);
+  }
+}
+template <class A>
+[[gnu::noinline]] void scale_row(A* __restrict r, const A* __restrict scale, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) r[j] *= scale[j];
+}
+template <class A>
+[[gnu::noinline]] void shift_row(A* __restrict r, const A* __restrict shift, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) r[j] -= shift[j];
+}
+template <class A>
+[[gnu::noinline]] void add_row(const A* __restrict r, A* __restrict part, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) part[j] += r[j];
+}
+template <class A>
+[[gnu::noinline]] void add_product_row(const A* __restrict r, const A* __restrict q, A* __restrict part, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) part[j] += r[j] * q[j];
+}
+template <class A>
+[[gnu::noinline]] void gradient_row(A* __restrict r, const A* __restrict q, const A* __restrict s, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) r[j] = q[j] * (r[j] - s[j]);
+}
+template <class A>
+[[gnu::noinline]] void log_gradient_row(A* __restrict r, const A* __restrict q, const A* __restrict s, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) r[j] -= exp_of(q[j]) * s[j];
+}
+
+// total[j] = Σ over n rows of what add(row, part) adds, widened every eight.
+template <class A, class F>
+SIM_INLINE void column_sums(int64_t n, double* total, F&& add) {
+  for (int j = 0; j < kColumns; ++j) total[j] = 0;
+  for (int64_t i = 0; i < n;) {
+    A part[kColumns] = {};
+    for (int64_t end = i + 8 < n ? i + 8 : n; i < end; ++i) add(i * kColumns, part);
+    for (int j = 0; j < kColumns; ++j) total[j] += double(part[j]);
+  }
+}
+
 template <class A>
 void softmax_columns(A* x, int64_t n, bool log) {
   constexpr int W = kColumns;
-  A top[W], shift[W];
-  double total[W] = {};
-  for (int j = 0; j < W; ++j) top[j] = x[j];
-  for (int64_t i = 1; i < n; ++i)
-    for (int j = 0; j < W; ++j) top[j] = x[i * W + j] > top[j] ? x[i * W + j] : top[j];
-  for (int64_t i = 0; i < n;) {
-    A part[W] = {};
-    for (int64_t end = i + 8 < n ? i + 8 : n; i < end; ++i) {
-      A* r = x + i * W;
-      for (int j = 0; j < W; ++j) {
-        A d = r[j] - top[j], e = exp_of(d);
-        part[j] += e;
-        r[j] = log ? d : e;
-      }
-    }
-    for (int j = 0; j < W; ++j) total[j] += double(part[j]);
+  A top[W], last[W];
+  double total[W];
+  std::memcpy(top, x, sizeof top);
+  for (int64_t i = 1; i < n; ++i) raise_row(x + i * W, top, W);
+  if (log) {
+    column_sums<A>(n, total, [&](int64_t at, A* part) { log_row(x + at, top, part, W); });
+    for (int j = 0; j < W; ++j) last[j] = A(__builtin_log(total[j]));
+    for (int64_t i = 0; i < n; ++i) shift_row(x + i * W, last, W);
+  } else {
+    column_sums<A>(n, total, [&](int64_t at, A* part) { exp_row(x + at, top, part, W); });
+    for (int j = 0; j < W; ++j) last[j] = A(1 / total[j]);
+    for (int64_t i = 0; i < n; ++i) scale_row(x + i * W, last, W);
   }
-  for (int j = 0; j < W; ++j) shift[j] = log ? A(__builtin_log(total[j])) : A(1 / total[j]);
-  for (int64_t i = 0; i < n; ++i)
-    for (int j = 0; j < W; ++j) x[i * W + j] = log ? x[i * W + j] - shift[j] : x[i * W + j] * shift[j];
 }
 
 template <class A>
@@ -102,23 +151,15 @@ void softmax_backward(const A* gy, const A* y, A* gx, int64_t n, bool log) {
 template <class A>
 void softmax_backward_columns(A* g, const A* y, int64_t n, bool log) {
   constexpr int W = kColumns;
-  double total[W] = {};
-  for (int64_t i = 0; i < n;) {
-    A part[W] = {};
-    for (int64_t end = i + 8 < n ? i + 8 : n; i < end; ++i)
-      for (int j = 0; j < W; ++j) part[j] += log ? g[i * W + j] : g[i * W + j] * y[i * W + j];
-    for (int j = 0; j < W; ++j) total[j] += double(part[j]);
-  }
+  double total[W];
   A s[W];
+  if (log)
+    column_sums<A>(n, total, [&](int64_t at, A* part) { add_row(g + at, part, W); });
+  else
+    column_sums<A>(n, total, [&](int64_t at, A* part) { add_product_row(g + at, y + at, part, W); });
   for (int j = 0; j < W; ++j) s[j] = A(total[j]);
-  for (int64_t i = 0; i < n; ++i) {
-    A* r = g + i * W;
-    const A* q = y + i * W;
-    if (log)
-      for (int j = 0; j < W; ++j) r[j] -= exp_of(q[j]) * s[j];
-    else
-      for (int j = 0; j < W; ++j) r[j] = q[j] * (r[j] - s[j]);
-  }
+  for (int64_t i = 0; i < n; ++i)
+    log ? log_gradient_row(g + i * W, y + i * W, s, W) : gradient_row(g + i * W, y + i * W, s, W);
 }
 
 template <class A>
