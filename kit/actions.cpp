@@ -98,4 +98,11 @@ fl_status take_fault(fl_stream stream, fl_fault& fault) {
   return chip().stream.fault(stream, &fault);
 }
 
+void drain_faults(fl_stream stream) {
+  fl_fault fault;
+  for (int i = 0; i < 1000; ++i)
+    if (take_fault(stream, fault) != FL_OK) return;
+  stop("after 1000 faults were taken there is still one: [STR-7]");
+}
+
 }  // namespace kit

@@ -15,6 +15,7 @@ void busy(Session& session, double milliseconds);
 // Puts FL_INDEX_OUT_OF_RANGE on the stream: a gather past the end, submitted as `tag`.
 void cause_fault(Session& session, uint64_t tag);
 fl_status take_fault(fl_stream stream, fl_fault& fault);
+void drain_faults(fl_stream stream);  // stops when they do not end
 
 class Event {
  public:
