@@ -12,9 +12,9 @@
 namespace sim {
 namespace {
 
-constexpr int64_t kGrain = 32768;     // values worth a thread
-constexpr int64_t kRun = 4096;        // values read at a time
-constexpr int64_t kMostPieces = 64;   // of the rows; not the number of threads, so that bits repeat
+constexpr int64_t kGrain = 32768;    // values worth a thread
+constexpr int64_t kRun = 4096;       // values read at a time
+constexpr int64_t kMostPieces = 64;  // of the rows; not the number of threads, so that bits repeat
 constexpr int64_t kRowsBeforeWide = 16;
 
 // The points of N × S, for up to three tensors of one shape; strides in bytes.
@@ -132,7 +132,8 @@ struct BatchNormJob {
     // The statistics are kept in double until they are stored.
     double* mean = static_cast<double*>(context.scratch(size_t(C) * 2 * sizeof(double)));
     double* rstd = mean + C;
-    const double *old_mean = read_all<double>(context, running_mean), *old_var = read_all<double>(context, running_var);
+    const double *old_mean = read_all<double>(context, running_mean),
+                 *old_var = read_all<double>(context, running_var);
     if (training) {
       statistics(context, l, from, mean, rstd);
       double* update = static_cast<double*>(context.scratch(size_t(C) * 2 * sizeof(double)));
@@ -197,7 +198,8 @@ struct BatchNormBackwardJob {
     const Layout l({&x, &grad_y, &grad_x});
     const Runs<A> in(x), grad(grad_y), out(grad_x);
     const int64_t C = l.C;
-    const A *w = read_all<A>(context, weight), *m = read_all<A>(context, mean), *r = read_all<A>(context, rstd);
+    const A *w = read_all<A>(context, weight), *m = read_all<A>(context, mean),
+            *r = read_all<A>(context, rstd);
     double* sums = static_cast<double*>(context.scratch(size_t(C) * 2 * sizeof(double)));
     std::fill(sums, sums + C * 2, 0.0);
     A* results = static_cast<A*>(context.scratch(size_t(C) * 5 * sizeof(A)));
@@ -232,8 +234,8 @@ struct BatchNormBackwardJob {
   };
 
   template <class A>
-  void coefficients(const Coefficients<A>& k, int64_t M, const A* w, const A* r, const double* sums, int64_t C,
-                    int64_t c) const {
+  void coefficients(const Coefficients<A>& k, int64_t M, const A* w, const A* r, const double* sums,
+                    int64_t C, int64_t c) const {
     const double rstd = double(r[c]), scale = w ? rstd * double(w[c]) : rstd;
     k.scale[c] = A(scale);
     k.slope[c] = training ? A(-scale * rstd * rstd * sums[C + c] / double(M)) : A(0);
@@ -241,13 +243,14 @@ struct BatchNormBackwardJob {
   }
 
   template <class A>
-  static void channel_sums(const Layout& l, const Runs<A>& in, const Runs<A>& grad, const A* m, int64_t c, double* sums) {
+  static void channel_sums(const Layout& l, const Runs<A>& in, const Runs<A>& grad, const A* m, int64_t c,
+                           double* sums) {
     A in_buffer[kRun], grad_buffer[kRun];
     double sum = 0, dot = 0;
     l.each_run(c, [&](const int64_t* at, const int64_t* strides, int64_t n) {
       double s, d;
-      row_kernels<A>().dots(grad.read(at[1], strides[1], n, grad_buffer), in.read(at[0], strides[0], n, in_buffer),
-                            nullptr, n, m[c], &s, &d);
+      row_kernels<A>().dots(grad.read(at[1], strides[1], n, grad_buffer),
+                            in.read(at[0], strides[0], n, in_buffer), nullptr, n, m[c], &s, &d);
       sum += s, dot += d;
     });
     sums[c] = sum, sums[l.C + c] = dot;
@@ -259,14 +262,16 @@ struct BatchNormBackwardJob {
     A in_buffer[kRun], grad_buffer[kRun], out_buffer[kRun];
     l.each_run(c, [&](const int64_t* at, const int64_t* strides, int64_t n) {
       A* gx = out.place(at[2], strides[2], n, out_buffer);
-      row_kernels<A>().gradient(grad.read(at[1], strides[1], n, grad_buffer), in.read(at[0], strides[0], n, in_buffer),
-                                nullptr, gx, n, k.mean[c], k.scale[c], k.slope[c], k.offset[c]);
+      row_kernels<A>().gradient(grad.read(at[1], strides[1], n, grad_buffer),
+                                in.read(at[0], strides[0], n, in_buffer), nullptr, gx, n, k.mean[c],
+                                k.scale[c], k.slope[c], k.offset[c]);
       out.write(at[2], strides[2], n, gx);
     });
   }
 
   template <class A>
-  static void row_sums(Context& context, const Layout& l, const Runs<A>& in, const Runs<A>& grad, const A* m, double* sums) {
+  static void row_sums(Context& context, const Layout& l, const Runs<A>& in, const Runs<A>& grad, const A* m,
+                       double* sums) {
     const RowKernels<A>& k = row_kernels<A>();
     const int64_t C = l.C, pieces = l.pieces();
     double* parts = static_cast<double*>(context.scratch(size_t(pieces * C) * 2 * sizeof(double)));
@@ -279,8 +284,8 @@ struct BatchNormBackwardJob {
         std::fill(part, part + C * 2, 0.0);
         std::fill(some, some + C * 2, A(0));
         l.each_row(piece, pieces, [&](int64_t row, int64_t count, const int64_t* at) {
-          k.add_dots_columns(grad.read(at[1], l.channel[1], C, buffer), in.read(at[0], l.channel[0], C, buffer + C), C, m,
-                             some, some + C);
+          k.add_dots_columns(grad.read(at[1], l.channel[1], C, buffer),
+                             in.read(at[0], l.channel[0], C, buffer + C), C, m, some, some + C);
           if ((row + 1) % kRowsBeforeWide && row + 1 < count) return;
           k.widen_add(some, part, C * 2);
           std::fill(some, some + C * 2, A(0));
@@ -292,8 +297,8 @@ struct BatchNormBackwardJob {
   }
 
   template <class A>
-  static void row_gradient(Context& context, const Layout& l, const Runs<A>& in, const Runs<A>& grad, const Runs<A>& out,
-                           const Coefficients<A>& k) {
+  static void row_gradient(Context& context, const Layout& l, const Runs<A>& in, const Runs<A>& grad,
+                           const Runs<A>& out, const Coefficients<A>& k) {
     const int64_t C = l.C, pieces = l.pieces();
     ThreadScratch scratch(context, size_t(C) * 3 * sizeof(A));
     parallel(pieces, 1, [&](int64_t first, int64_t last) {
@@ -302,8 +307,8 @@ struct BatchNormBackwardJob {
         l.each_row(piece, pieces, [&](int64_t, int64_t, const int64_t* at) {
           A* gx = out.place(at[2], l.channel[2], C, buffer + 2 * C);
           row_kernels<A>().gradient_columns(grad.read(at[1], l.channel[1], C, buffer),
-                                            in.read(at[0], l.channel[0], C, buffer + C), gx, C, k.mean, k.scale, k.slope,
-                                            k.offset);
+                                            in.read(at[0], l.channel[0], C, buffer + C), gx, C, k.mean,
+                                            k.scale, k.slope, k.offset);
           out.write(at[2], l.channel[2], C, gx);
         });
     });
@@ -311,7 +316,8 @@ struct BatchNormBackwardJob {
 };
 
 // Per-channel tensors are F32 or x's dtype.
-bool fits(const fl_tensor& x, std::initializer_list<const fl_tensor*> channels, std::initializer_list<const fl_tensor*> others) {
+bool fits(const fl_tensor& x, std::initializer_list<const fl_tensor*> channels,
+          std::initializer_list<const fl_tensor*> others) {
   if (!is_float(x.dtype)) return false;
   for (const fl_tensor* t : channels)
     if (t && t->dtype != FL_F32 && t->dtype != x.dtype) return false;
@@ -330,13 +336,14 @@ fl_status batch_norm(const fl_launch* launch, const fl_batch_norm_args* a) {
     return FL_INVALID;
   }
   return submit(launch, "batch_norm",
-                BatchNormJob{Tensor(a->x), Tensor(a->y), optional(a->weight), optional(a->bias), optional(a->running_mean),
-                             optional(a->running_var), optional(a->save_mean), optional(a->save_rstd), a->momentum, a->eps,
-                             a->training != 0});
+                BatchNormJob{Tensor(a->x), Tensor(a->y), optional(a->weight), optional(a->bias),
+                             optional(a->running_mean), optional(a->running_var), optional(a->save_mean),
+                             optional(a->save_rstd), a->momentum, a->eps, a->training != 0});
 }
 
 fl_status batch_norm_backward(const fl_launch* launch, const fl_batch_norm_backward_args* a) {
-  if (!fits(a->x, {a->weight, a->mean, a->rstd, a->grad_weight, a->grad_bias}, {&a->grad_y, a->grad_x})) return FL_UNSUPPORTED;
+  if (!fits(a->x, {a->weight, a->mean, a->rstd, a->grad_weight, a->grad_bias}, {&a->grad_y, a->grad_x}))
+    return FL_UNSUPPORTED;
   if (!a->mean || !a->rstd) {
     set_error("sim: batch_norm_backward needs mean and rstd");
     return FL_INVALID;
@@ -348,6 +355,8 @@ fl_status batch_norm_backward(const fl_launch* launch, const fl_batch_norm_backw
 }
 
 void claim_batch_norm(Claims& claims) { claims.push_back({FL_ENTRY_BATCH_NORM, FL_ANY, kFloats}); }
-void claim_batch_norm_backward(Claims& claims) { claims.push_back({FL_ENTRY_BATCH_NORM_BACKWARD, FL_ANY, kFloats}); }
+void claim_batch_norm_backward(Claims& claims) {
+  claims.push_back({FL_ENTRY_BATCH_NORM_BACKWARD, FL_ANY, kFloats});
+}
 
 }  // namespace sim

@@ -50,7 +50,13 @@ class IndexWalk {
  public:
   template <int N>
   IndexWalk(const Indexed<N>& job, bool gathers, MoveRun move)
-      : from_(job.from.data), to_(job.to.data), gathers_(gathers), move_(move), n_(job.n), wrap_(job.wrap), space_(2 + job.n) {
+      : from_(job.from.data),
+        to_(job.to.data),
+        gathers_(gathers),
+        move_(move),
+        n_(job.n),
+        wrap_(job.wrap),
+        space_(2 + job.n) {
     for (int k = 0; k < n_; ++k) {
       index_[k] = job.indices[k].data, size_[k] = job.size[k], step_[k] = job.step[k];
       resolve_[k] = index_kernels().resolve[job.indices[k].dtype == FL_I64];
@@ -59,7 +65,8 @@ class IndexWalk {
       int64_t* s = space_.push(job.to.sizes[d]);
       s[0] = job.from.strides[d] * int64_t(dtype_size(job.from.dtype));
       s[1] = job.to.strides[d] * int64_t(dtype_size(job.to.dtype));
-      for (int k = 0; k < n_; ++k) s[2 + k] = job.indices[k].strides[d] * int64_t(dtype_size(job.indices[k].dtype));
+      for (int k = 0; k < n_; ++k)
+        s[2 + k] = job.indices[k].strides[d] * int64_t(dtype_size(job.indices[k].dtype));
     }
   }
   Space<kIndexOperands>& space() { return space_; }
@@ -111,8 +118,8 @@ class IndexWalk {
       if (one_offset) {
         int64_t offset = 0;
         if (!resolve(s, base, cursor, 0, 1, &offset)) return;
-        move_(gathers_ ? to : to + offset, s.inner_stride(1), gathers_ ? from + offset : from, s.inner_stride(0), nullptr,
-              nullptr, inner);
+        move_(gathers_ ? to : to + offset, s.inner_stride(1), gathers_ ? from + offset : from,
+              s.inner_stride(0), nullptr, nullptr, inner);
         continue;
       }
       int64_t offsets[512];
@@ -125,8 +132,8 @@ class IndexWalk {
       }
     }
   }
-  bool resolve(const Space<kIndexOperands>& s, const int64_t* base, const Cursor<kIndexOperands>& cursor, int64_t j,
-               int64_t m, int64_t* offsets) {
+  bool resolve(const Space<kIndexOperands>& s, const int64_t* base, const Cursor<kIndexOperands>& cursor,
+               int64_t j, int64_t m, int64_t* offsets) {
     for (int k = 0; k < n_; ++k) {
       const int64_t stride = s.inner_stride(2 + k);
       const char* index = index_[k] + base[2 + k] + cursor.offset[2 + k] + j * stride;

@@ -9,8 +9,9 @@
 namespace sim {
 namespace {
 
-constexpr int64_t kGrain = 16384;      // values worth a thread
-constexpr int64_t kMostPieces = 32;    // partial weight gradients; not the number of threads, so that bits repeat
+constexpr int64_t kGrain = 16384;  // values worth a thread
+constexpr int64_t kMostPieces =
+    32;  // partial weight gradients; not the number of threads, so that bits repeat
 constexpr int64_t kRowsBeforeWide = 16;
 
 // [N, G, C, S] in rows of C × S.
@@ -70,9 +71,7 @@ struct NormJob {
   double eps;
   bool rms;
 
-  void operator()(Context& context) {
-    x.dtype == FL_F64 ? run<double>(context) : run<float>(context);
-  }
+  void operator()(Context& context) { x.dtype == FL_F64 ? run<double>(context) : run<float>(context); }
   template <class A>
   void run(Context& context) {
     const RowKernels<A>& k = row_kernels<A>();
@@ -87,10 +86,8 @@ struct NormJob {
         const A* in = from.read(row, buffer);
         A* out = to.place(row, buffer + M);
         double m = 0, m2 = 0;
-        if (rms)
-          m2 = k.squares(in, M);
-        else
-          k.moments(in, M, 0, &m, &m2);
+        if (rms) m2 = k.squares(in, M);
+        else k.moments(in, M, 0, &m, &m2);
         const A center = A(m), scale = A(1 / std::sqrt(m2 / double(M) + eps));
         const A *wg = w ? w + g * C : nullptr, *bg = b ? b + g * C : nullptr;
         if (S == 1) {
@@ -111,9 +108,7 @@ struct NormBackwardJob {
   Tensor grad_y, x, weight, mean, rstd, grad_x, grad_weight, grad_bias;
   bool rms;
 
-  void operator()(Context& context) {
-    x.dtype == FL_F64 ? run<double>(context) : run<float>(context);
-  }
+  void operator()(Context& context) { x.dtype == FL_F64 ? run<double>(context) : run<float>(context); }
   template <class A>
   void run(Context& context) {
     const RowKernels<A>& k = row_kernels<A>();
@@ -123,8 +118,10 @@ struct NormBackwardJob {
     const bool sums = grad_weight || grad_bias;
     const int64_t pieces = std::min({kMostPieces, rows, std::max<int64_t>(1, rows * M / kGrain)});
     // A piece's own sums over its rows: Σ g and Σ g·x̂ a (g, c), narrow and wide.
-    double* wide = sums ? static_cast<double*>(context.scratch(size_t(pieces * columns) * 2 * sizeof(double))) : nullptr;
-    A* narrow = sums && S == 1 ? static_cast<A*>(context.scratch(size_t(pieces * columns) * 2 * sizeof(A))) : nullptr;
+    double* wide =
+        sums ? static_cast<double*>(context.scratch(size_t(pieces * columns) * 2 * sizeof(double))) : nullptr;
+    A* narrow =
+        sums && S == 1 ? static_cast<A*>(context.scratch(size_t(pieces * columns) * 2 * sizeof(A))) : nullptr;
     ThreadScratch scratch(context, size_t(M) * 3 * sizeof(A));
 
     parallel(pieces, 1, [&](int64_t first, int64_t last) {
@@ -168,7 +165,8 @@ struct NormBackwardJob {
             k.gradient(gy, xv, wg, gx, C, center, scale, slope, offset);
           } else {
             for (int64_t c = 0; c < C; ++c)
-              k.gradient(gy + c * S, xv + c * S, nullptr, gx + c * S, S, center, wg ? scale * wg[c] : scale, slope, offset);
+              k.gradient(gy + c * S, xv + c * S, nullptr, gx + c * S, S, center, wg ? scale * wg[c] : scale,
+                         slope, offset);
           }
           out.write(row, gx);
         }
@@ -185,7 +183,8 @@ struct NormBackwardJob {
 };
 
 // Statistics are F32, or F64 with F64.
-bool fits(const fl_tensor& x, std::initializer_list<const fl_tensor*> statistics, std::initializer_list<const fl_tensor*> others) {
+bool fits(const fl_tensor& x, std::initializer_list<const fl_tensor*> statistics,
+          std::initializer_list<const fl_tensor*> others) {
   if (!is_float(x.dtype)) return false;
   const uint8_t wide = x.dtype == FL_F64 ? FL_F64 : FL_F32;
   for (const fl_tensor* t : statistics)
@@ -206,16 +205,17 @@ fl_status norm(const fl_launch* launch, const fl_norm_args* a) {
 }
 
 fl_status norm_backward(const fl_launch* launch, const fl_norm_backward_args* a) {
-  if (!fits(a->x, {a->mean, a->rstd}, {&a->grad_y, a->weight, a->grad_x, a->grad_weight, a->grad_bias})) return FL_UNSUPPORTED;
+  if (!fits(a->x, {a->mean, a->rstd}, {&a->grad_y, a->weight, a->grad_x, a->grad_weight, a->grad_bias}))
+    return FL_UNSUPPORTED;
   if (a->kind != FL_NORM_LAYER && a->kind != FL_NORM_RMS) return FL_UNSUPPORTED;
   if (!a->rstd || (a->kind == FL_NORM_LAYER && !a->mean)) {
     set_error("sim: norm_backward needs rstd, and mean unless it is RMS norm");
     return FL_INVALID;
   }
   return submit(launch, "norm_backward",
-                NormBackwardJob{Tensor(a->grad_y), Tensor(a->x), optional(a->weight), optional(a->mean), optional(a->rstd),
-                                optional(a->grad_x), optional(a->grad_weight), optional(a->grad_bias),
-                                a->kind == FL_NORM_RMS});
+                NormBackwardJob{Tensor(a->grad_y), Tensor(a->x), optional(a->weight), optional(a->mean),
+                                optional(a->rstd), optional(a->grad_x), optional(a->grad_weight),
+                                optional(a->grad_bias), a->kind == FL_NORM_RMS});
 }
 
 void claim_norm(Claims& claims) {

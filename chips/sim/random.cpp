@@ -18,18 +18,18 @@ struct Distribution {
   int words;        // an element
   uint32_t dtypes;  // of out
 };
-constexpr uint32_t kIntegers = FL_BIT(FL_U8) | FL_BIT(FL_I8) | FL_BIT(FL_U16) | FL_BIT(FL_I16) | FL_BIT(FL_U32) |
-                               FL_BIT(FL_I32) | FL_BIT(FL_U64) | FL_BIT(FL_I64);
+constexpr uint32_t kIntegers = FL_BIT(FL_U8) | FL_BIT(FL_I8) | FL_BIT(FL_U16) | FL_BIT(FL_I16) |
+                               FL_BIT(FL_U32) | FL_BIT(FL_I32) | FL_BIT(FL_U64) | FL_BIT(FL_I64);
 constexpr uint32_t kCounted = kIntegers | kFloats | FL_BIT(FL_BOOL);
 constexpr Distribution kDistributions[FL_RANDOM_COUNT] = {
-    {Class::integer, 1, kCounted},                                // BITS32
-    {Class::integer, 2, FL_BIT(FL_I64) | FL_BIT(FL_U64)},         // BITS64
-    {Class::integer, 1, kCounted},                                // RANGE32
-    {Class::integer, 2, kCounted},                                // RANGE64
-    {Class::single, 1, kFloats},                                  // UNIFORM32
-    {Class::twice, 2, kFloats},                                   // UNIFORM64
-    {Class::single, 1, kFloats},                                  // NORMAL32
-    {Class::twice, 2, kFloats},                                   // NORMAL64
+    {Class::integer, 1, kCounted},                         // BITS32
+    {Class::integer, 2, FL_BIT(FL_I64) | FL_BIT(FL_U64)},  // BITS64
+    {Class::integer, 1, kCounted},                         // RANGE32
+    {Class::integer, 2, kCounted},                         // RANGE64
+    {Class::single, 1, kFloats},                           // UNIFORM32
+    {Class::twice, 2, kFloats},                            // UNIFORM64
+    {Class::single, 1, kFloats},                           // NORMAL32
+    {Class::twice, 2, kFloats},                            // NORMAL64
 };
 constexpr uint8_t kDtype[] = {FL_I64, FL_F32, FL_F64};
 
@@ -64,9 +64,12 @@ struct RandomJob {
     space.merge();
     const int64_t n = space.points(), size = int64_t(dtype_size(out.dtype));
     const Convert save = find_convert(kDtype[int(d.values)], out.dtype);
-    const bool in_place = kDtype[int(d.values)] == out.dtype && space.ndim <= 1 && (n == 1 || space.inner_stride(0) == size);
-    const double most = b.v.f > a.v.f ? below(b.v.f, d.values == Class::single && out.dtype == FL_F64 ? uint8_t(FL_F32) : out.dtype)
-                                      : b.v.f;
+    const bool in_place =
+        kDtype[int(d.values)] == out.dtype && space.ndim <= 1 && (n == 1 || space.inner_stride(0) == size);
+    const double most =
+        b.v.f > a.v.f
+            ? below(b.v.f, d.values == Class::single && out.dtype == FL_F64 ? uint8_t(FL_F32) : out.dtype)
+            : b.v.f;
     parallel((n + kPart - 1) / kPart, kGrain, [&](int64_t begin, int64_t end) {
       alignas(64) uint32_t words[kPart * 2];
       alignas(64) char values[kPart * 8];
@@ -81,7 +84,8 @@ struct RandomJob {
         Cursor<1> cursor(space, first);
         for (int64_t done = 0; done < count;) {
           const int64_t run = std::min(cursor.left(), count - done);
-          save(values + done * from_stride, from_stride, out.data + cursor.offset[0], space.inner_stride(0), run);
+          save(values + done * from_stride, from_stride, out.data + cursor.offset[0], space.inner_stride(0),
+               run);
           done += run;
           cursor.advance(run);
         }
@@ -95,14 +99,22 @@ struct RandomJob {
     float* f = reinterpret_cast<float*>(to);
     double* g = reinterpret_cast<double*>(to);
     switch (distribution) {
-      case FL_RANDOM_BITS32: return k.bits32(w, n, i);
-      case FL_RANDOM_BITS64: return k.bits64(w, n, i);
-      case FL_RANDOM_RANGE32: return k.range32(w, n, a.v.i, uint32_t(b.v.i), i);
-      case FL_RANDOM_RANGE64: return k.range64(w, n, a.v.i, uint64_t(b.v.i), i);
-      case FL_RANDOM_UNIFORM32: return k.uniform32(w, n, float(a.v.f), float(b.v.f) - float(a.v.f), float(most), f);
-      case FL_RANDOM_UNIFORM64: return k.uniform64(w, n, a.v.f, b.v.f - a.v.f, most, g);
-      case FL_RANDOM_NORMAL32: return k.normal32(w, n, float(a.v.f), float(b.v.f), f);
-      case FL_RANDOM_NORMAL64: return k.normal64(w, n, a.v.f, b.v.f, g);
+      case FL_RANDOM_BITS32:
+        return k.bits32(w, n, i);
+      case FL_RANDOM_BITS64:
+        return k.bits64(w, n, i);
+      case FL_RANDOM_RANGE32:
+        return k.range32(w, n, a.v.i, uint32_t(b.v.i), i);
+      case FL_RANDOM_RANGE64:
+        return k.range64(w, n, a.v.i, uint64_t(b.v.i), i);
+      case FL_RANDOM_UNIFORM32:
+        return k.uniform32(w, n, float(a.v.f), float(b.v.f) - float(a.v.f), float(most), f);
+      case FL_RANDOM_UNIFORM64:
+        return k.uniform64(w, n, a.v.f, b.v.f - a.v.f, most, g);
+      case FL_RANDOM_NORMAL32:
+        return k.normal32(w, n, float(a.v.f), float(b.v.f), f);
+      case FL_RANDOM_NORMAL64:
+        return k.normal64(w, n, a.v.f, b.v.f, g);
     }
   }
 };
@@ -110,16 +122,19 @@ struct RandomJob {
 }  // namespace
 
 fl_status random(const fl_launch* launch, const fl_random_args* a) {
-  if (a->distribution >= FL_RANDOM_COUNT || !(kDistributions[a->distribution].dtypes >> a->out.dtype & 1)) return FL_UNSUPPORTED;
+  if (a->distribution >= FL_RANDOM_COUNT || !(kDistributions[a->distribution].dtypes >> a->out.dtype & 1))
+    return FL_UNSUPPORTED;
   if (a->distribution == FL_RANDOM_RANGE32 && (a->b.v.i < 1 || a->b.v.i > 0xffffffffll)) {
-    set_error("sim: random range of %lld values; RANGE32 has 1 to 2^32 - 1", static_cast<long long>(a->b.v.i));
+    set_error("sim: random range of %lld values; RANGE32 has 1 to 2^32 - 1",
+              static_cast<long long>(a->b.v.i));
     return FL_INVALID;
   }
   return submit(launch, "random", RandomJob{Tensor(a->out), a->seed, a->offset, a->a, a->b, a->distribution});
 }
 
 void claim_random(Claims& claims) {
-  for (uint16_t d = 0; d < FL_RANDOM_COUNT; ++d) claims.push_back({FL_ENTRY_RANDOM, d, kDistributions[d].dtypes});
+  for (uint16_t d = 0; d < FL_RANDOM_COUNT; ++d)
+    claims.push_back({FL_ENTRY_RANDOM, d, kDistributions[d].dtypes});
 }
 
 }  // namespace sim

@@ -18,9 +18,9 @@ namespace sim {
 namespace {
 
 constexpr int kOperands = FL_MAX_INPUTS + FL_MAX_OUTPUTS + 3;
-constexpr int64_t kTile = 1024;         // most points in a tile
-constexpr int64_t kGather = 1024;       // values that a block loaded into a buffer has
-constexpr int64_t kPiece = 32768;       // values worth a thread
+constexpr int64_t kTile = 1024;    // most points in a tile
+constexpr int64_t kGather = 1024;  // values that a block loaded into a buffer has
+constexpr int64_t kPiece = 32768;  // values worth a thread
 constexpr int64_t kMostPieces = 64;
 constexpr int kValueBytes = 16;
 
@@ -41,10 +41,17 @@ struct Header {
 
 class Reduction {
  public:
-  Reduction(const Header& h, const Tensor* in, const Tensor* out, const Tensor& index, const fl_scalar* pre_scalars,
-            const fl_scalar* post_scalars)
-      : h_(h), in_(in), out_(out), index_(index), pre_scalars_(pre_scalars), post_scalars_(post_scalars),
-        k_(*h.kernels), kept_(operands()), reduced_(operands()) {}
+  Reduction(const Header& h, const Tensor* in, const Tensor* out, const Tensor& index,
+            const fl_scalar* pre_scalars, const fl_scalar* post_scalars)
+      : h_(h),
+        in_(in),
+        out_(out),
+        index_(index),
+        pre_scalars_(pre_scalars),
+        post_scalars_(post_scalars),
+        k_(*h.kernels),
+        kept_(operands()),
+        reduced_(operands()) {}
 
   void run(Context& context);
 
@@ -114,7 +121,8 @@ void Reduction::lay_out() {
   values_ = reduced_.points();
 
   const int64_t value = k_.value_bytes;
-  int64_t kept_stride = std::llabs(kept_.inner_stride(0)), reduced_stride = std::llabs(reduced_.inner_stride(0));
+  int64_t kept_stride = std::llabs(kept_.inner_stride(0)),
+          reduced_stride = std::llabs(reduced_.inner_stride(0));
   if (h_.counts_in) {
     // The last dimension of the inputs is the block's.
     by_rows_ = kept_.inner_stride(number_in()) == 1;
@@ -146,11 +154,12 @@ void Reduction::load(const int64_t* base, const int64_t* more, const int64_t* st
   const int64_t number_stride = strides[number_in()];
   fl_status fault = FL_OK;
   if (!h_.counts_in || number_stride == 1 || n == 1) {
-    run_plan(h_.pre, n, from, strides, &to, &to_stride, pre_scalars_, number, in_[0].sizes, in_[0].ndim, &fault);
+    run_plan(h_.pre, n, from, strides, &to, &to_stride, pre_scalars_, number, in_[0].sizes, in_[0].ndim,
+             &fault);
   } else {
     for (int64_t j = 0; j < n; ++j, to += to_stride) {
-      run_plan(h_.pre, 1, from, strides, &to, &to_stride, pre_scalars_, number + j * number_stride, in_[0].sizes,
-               in_[0].ndim, &fault);
+      run_plan(h_.pre, 1, from, strides, &to, &to_stride, pre_scalars_, number + j * number_stride,
+               in_[0].sizes, in_[0].ndim, &fault);
       for (int i = 0; i < h_.n_inputs; ++i) from[i] += strides[i];
     }
   }
@@ -278,7 +287,8 @@ void Reduction::finish(int64_t tile, const char* c0, const char* c1) {
       int64_t number = base[number_out()] + j * kept_.inner_stride(number_out());
       const Tensor& shape = out_[0];
       if (!h_.counts_out || kept_.inner_stride(number_out()) == 1 || m == 1) {
-        run_plan(h_.post, m, from, from_strides, to, strides, post_scalars_, number, shape.sizes, shape.ndim, &fault);
+        run_plan(h_.post, m, from, from_strides, to, strides, post_scalars_, number, shape.sizes, shape.ndim,
+                 &fault);
       } else {
         for (int64_t p = 0; p < m; ++p) {
           run_plan(h_.post, 1, from, from_strides, to, strides, post_scalars_,
@@ -290,17 +300,16 @@ void Reduction::finish(int64_t tile, const char* c0, const char* c1) {
     } else {
       for (int i = 0; i < h_.n_outputs; ++i) {
         const char* from = values[i];
-        if (h_.save[i])
-          h_.save[i](from, value, to[i], strides[i], m);
-        else
-          run_plan(h_.save_plan[i], m, &from, &value, to + i, strides + i, nullptr, 0, nullptr, 0, &fault);
+        if (h_.save[i]) h_.save[i](from, value, to[i], strides[i], m);
+        else run_plan(h_.save_plan[i], m, &from, &value, to + i, strides + i, nullptr, 0, nullptr, 0, &fault);
       }
     }
     if (fault != FL_OK) fault_.store(fault, std::memory_order_relaxed);
     if (index_) {
       const int64_t* at = reinterpret_cast<const int64_t*>(c1) + j;
       char* p = index_.data + base[index()] + j * kept_.inner_stride(index());
-      for (int64_t i = 0; i < m; ++i, p += kept_.inner_stride(index())) *reinterpret_cast<int64_t*>(p) = at[i];
+      for (int64_t i = 0; i < m; ++i, p += kept_.inner_stride(index()))
+        *reinterpret_cast<int64_t*>(p) = at[i];
     }
   }
 }
@@ -312,13 +321,14 @@ void Reduction::run(Context& context) {
   if (pieces > values_) pieces = values_;
   const int64_t bytes0 = k_.carrier_bytes[0] * tile_, bytes1 = k_.carrier_bytes[1] * tile_;
   if (pieces <= 1) {
-    parallel(tiles_, std::max<int64_t>(1, kPiece / std::max<int64_t>(work, 1)), [&](int64_t begin, int64_t end) {
-      alignas(64) char carriers[2][kTile * kValueBytes];
-      for (int64_t t = begin; t < end; ++t) {
-        compute(t, 0, values_, carriers[0], carriers[1]);
-        finish(t, carriers[0], carriers[1]);
-      }
-    });
+    parallel(tiles_, std::max<int64_t>(1, kPiece / std::max<int64_t>(work, 1)),
+             [&](int64_t begin, int64_t end) {
+               alignas(64) char carriers[2][kTile * kValueBytes];
+               for (int64_t t = begin; t < end; ++t) {
+                 compute(t, 0, values_, carriers[0], carriers[1]);
+                 finish(t, carriers[0], carriers[1]);
+               }
+             });
   } else {
     // Piece p of tile t at (t × pieces + p).  Whole blocks a piece.
     int64_t length = (values_ + pieces - 1) / pieces;
@@ -373,7 +383,8 @@ fl_status reduce(const fl_launch* launch, const fl_reduce_args* args) {
   if (args->n_inputs < 1 || args->n_inputs > FL_MAX_INPUTS || h.n_outputs > FL_MAX_OUTPUTS ||
       (!h.n_outputs && !h.indexed) || (!args->pre && args->n_inputs != 1) ||
       (!args->post && h.n_outputs > h.kernels->n_values)) {
-    set_error("sim: reduce with %d inputs and %d outputs does not fit its kind and programs", args->n_inputs, h.n_outputs);
+    set_error("sim: reduce with %d inputs and %d outputs does not fit its kind and programs", args->n_inputs,
+              h.n_outputs);
     return FL_INVALID;
   }
   if (args->pre) {
@@ -388,13 +399,15 @@ fl_status reduce(const fl_launch* launch, const fl_reduce_args* args) {
   } else {
     for (int i = 0; i < h.n_outputs; ++i) {
       if ((h.save[i] = find_convert(h.accumulate, args->outputs[i].dtype))) continue;
-      if (!(h.save_plan[i] = cast_plan(h.accumulate, args->outputs[i].dtype, h.accumulate))) return FL_UNSUPPORTED;
+      if (!(h.save_plan[i] = cast_plan(h.accumulate, args->outputs[i].dtype, h.accumulate)))
+        return FL_UNSUPPORTED;
     }
   }
   int pre_scalars = args->pre ? args->pre->n_scalars : 0, post_scalars = h.post ? args->post->n_scalars : 0;
   if (h.n_inputs == 1 && h.n_outputs <= 1 && !pre_scalars && !post_scalars)
-    return submit(launch, "reduce", SmallJob{h, Tensor(args->inputs[0]), h.n_outputs ? Tensor(args->outputs[0]) : Tensor(),
-                                             optional(args->index)});
+    return submit(launch, "reduce",
+                  SmallJob{h, Tensor(args->inputs[0]), h.n_outputs ? Tensor(args->outputs[0]) : Tensor(),
+                           optional(args->index)});
   LargeJob job;
   job.h = h;
   for (int i = 0; i < h.n_inputs; ++i) job.in[i] = Tensor(args->inputs[i]);

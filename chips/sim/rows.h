@@ -55,9 +55,12 @@ struct Runs {
 class ThreadScratch {
  public:
   ThreadScratch(Context& context, size_t bytes)
-      : bytes_((bytes + 63) / 64 * 64), base_(static_cast<char*>(context.scratch(bytes_ * size_t(omp_get_max_threads())))) {}
+      : bytes_((bytes + 63) / 64 * 64),
+        base_(static_cast<char*>(context.scratch(bytes_ * size_t(omp_get_max_threads())))) {}
   template <class T>
-  T* get() const { return reinterpret_cast<T*>(base_ + bytes_ * size_t(omp_get_thread_num())); }
+  T* get() const {
+    return reinterpret_cast<T*>(base_ + bytes_ * size_t(omp_get_thread_num()));
+  }
 
  private:
   size_t bytes_;
@@ -85,7 +88,8 @@ void write_all(const Tensor& t, const A* from) {
   Convert convert = find_convert(dtype_of<A>, t.dtype);
   for (int64_t i = 0; i < outer; ++i)
     convert(reinterpret_cast<const char*>(from + i * inner), sizeof(A),
-            t.data + (t.ndim == 2 ? i * byte_stride(t, 0) : 0), t.ndim ? byte_stride(t, t.ndim - 1) : 0, inner);
+            t.data + (t.ndim == 2 ? i * byte_stride(t, 0) : 0), t.ndim ? byte_stride(t, t.ndim - 1) : 0,
+            inner);
 }
 
 }  // namespace sim

@@ -42,7 +42,8 @@ struct ScatterJob {
     int cut = -1;
     if (apart(walk)) cut = walk.choose_cut([&](int d) { return space.stride[d][1] != 0; });
     // Which of several values stays is open, and a processor stores up to 8 bytes whole.
-    if (cut < 0 && sets && !context.deterministic() && bytes <= 8) cut = walk.choose_cut([](int) { return true; });
+    if (cut < 0 && sets && !context.deterministic() && bytes <= 8)
+      cut = walk.choose_cut([](int) { return true; });
     walk.run(context, cut, bytes);
   }
 };

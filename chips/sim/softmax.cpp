@@ -44,26 +44,28 @@ void each_slice(Context& context, const Tensor* const (&t)[K], int axis, Row&& r
   }
   const int64_t strips = (inner + kColumns - 1) / kColumns;
   ThreadScratch scratch(context, size_t(K - 1) * size_t(n) * kColumns * sizeof(A));
-  parallel(points / inner * strips, std::max<int64_t>(1, kGrain / (n * kColumns)), [&](int64_t begin, int64_t end) {
-    A* block = scratch.get<A>();
-    for (int64_t i = begin; i < end; ++i) {
-      Cursor<K> cursor(space, i / strips, 1);
-      int64_t first = i % strips * kColumns, width = std::min<int64_t>(kColumns, inner - first);
-      for (int k = 1; k < K; ++k) {
-        A* to = block + (k - 1) * n * kColumns;
-        int64_t stride = space.inner_stride(k);
-        for (int64_t r = 0; r < n; ++r, to += kColumns) {
-          runs[k].read_convert(runs[k].data + cursor.offset[k] + first * stride + r * along[k], stride,
-                               reinterpret_cast<char*>(to), sizeof(A), width);
-          for (int64_t j = width; j < kColumns; ++j) to[j] = 0;
-        }
-      }
-      columns(block, n);
-      int64_t stride = space.inner_stride(0);
-      for (int64_t r = 0; r < n; ++r)
-        runs[0].write(cursor.offset[0] + first * stride + r * along[0], stride, width, block + r * kColumns);
-    }
-  });
+  parallel(points / inner * strips, std::max<int64_t>(1, kGrain / (n * kColumns)),
+           [&](int64_t begin, int64_t end) {
+             A* block = scratch.get<A>();
+             for (int64_t i = begin; i < end; ++i) {
+               Cursor<K> cursor(space, i / strips, 1);
+               int64_t first = i % strips * kColumns, width = std::min<int64_t>(kColumns, inner - first);
+               for (int k = 1; k < K; ++k) {
+                 A* to = block + (k - 1) * n * kColumns;
+                 int64_t stride = space.inner_stride(k);
+                 for (int64_t r = 0; r < n; ++r, to += kColumns) {
+                   runs[k].read_convert(runs[k].data + cursor.offset[k] + first * stride + r * along[k],
+                                        stride, reinterpret_cast<char*>(to), sizeof(A), width);
+                   for (int64_t j = width; j < kColumns; ++j) to[j] = 0;
+                 }
+               }
+               columns(block, n);
+               int64_t stride = space.inner_stride(0);
+               for (int64_t r = 0; r < n; ++r)
+                 runs[0].write(cursor.offset[0] + first * stride + r * along[0], stride, width,
+                               block + r * kColumns);
+             }
+           });
 }
 
 template <class A>
@@ -75,7 +77,8 @@ void forward(Context& context, const Tensor& in, const Tensor& out, int axis, bo
 }
 
 template <class A>
-void backward(Context& context, const Tensor& grad_out, const Tensor& out, const Tensor& grad_in, int axis, bool log) {
+void backward(Context& context, const Tensor& grad_out, const Tensor& out, const Tensor& grad_in, int axis,
+              bool log) {
   const RowKernels<A>& k = row_kernels<A>();
   each_slice<A, 3>(
       context, {&grad_in, &grad_out, &out}, axis,
@@ -92,26 +95,32 @@ bool valid_axis(const fl_tensor& t, int32_t axis) {
 }  // namespace
 
 fl_status softmax(const fl_launch* launch, const fl_softmax_args* args) {
-  if (!is_float(args->in.dtype) || (args->out.dtype != args->in.dtype && args->out.dtype != FL_F32)) return FL_UNSUPPORTED;
+  if (!is_float(args->in.dtype) || (args->out.dtype != args->in.dtype && args->out.dtype != FL_F32))
+    return FL_UNSUPPORTED;
   if (!valid_axis(args->in, args->axis)) return FL_INVALID;
-  return submit(launch, "softmax",
-                [in = Tensor(args->in), out = Tensor(args->out), axis = args->axis, log = args->log != 0](Context& c) {
-                  in.dtype == FL_F64 ? forward<double>(c, in, out, axis, log) : forward<float>(c, in, out, axis, log);
-                });
+  return submit(
+      launch, "softmax",
+      [in = Tensor(args->in), out = Tensor(args->out), axis = args->axis, log = args->log != 0](Context& c) {
+        in.dtype == FL_F64 ? forward<double>(c, in, out, axis, log) : forward<float>(c, in, out, axis, log);
+      });
 }
 
 fl_status softmax_backward(const fl_launch* launch, const fl_softmax_backward_args* args) {
-  if (!is_float(args->out.dtype) || !is_float(args->grad_out.dtype) || !is_float(args->grad_in.dtype)) return FL_UNSUPPORTED;
+  if (!is_float(args->out.dtype) || !is_float(args->grad_out.dtype) || !is_float(args->grad_in.dtype))
+    return FL_UNSUPPORTED;
   if (!valid_axis(args->out, args->axis)) return FL_INVALID;
   return submit(launch, "softmax_backward",
                 [grad_out = Tensor(args->grad_out), out = Tensor(args->out), grad_in = Tensor(args->grad_in),
                  axis = args->axis, log = args->log != 0](Context& c) {
-                  grad_in.dtype == FL_F64 || out.dtype == FL_F64 ? backward<double>(c, grad_out, out, grad_in, axis, log)
-                                                                 : backward<float>(c, grad_out, out, grad_in, axis, log);
+                  grad_in.dtype == FL_F64 || out.dtype == FL_F64
+                      ? backward<double>(c, grad_out, out, grad_in, axis, log)
+                      : backward<float>(c, grad_out, out, grad_in, axis, log);
                 });
 }
 
 void claim_softmax(Claims& claims) { claims.push_back({FL_ENTRY_SOFTMAX, FL_ANY, kFloats}); }
-void claim_softmax_backward(Claims& claims) { claims.push_back({FL_ENTRY_SOFTMAX_BACKWARD, FL_ANY, kFloats}); }
+void claim_softmax_backward(Claims& claims) {
+  claims.push_back({FL_ENTRY_SOFTMAX_BACKWARD, FL_ANY, kFloats});
+}
 
 }  // namespace sim

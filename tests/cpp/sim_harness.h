@@ -42,7 +42,8 @@ inline fl_launch launch(uint32_t flags = 0) { return {stream, 1, 0, flags}; }
 inline fl_status wait() { return chip->stream->synchronize(stream, -1); }
 // The launch was accepted and ran.
 inline bool ran(fl_status status) {
-  return CHECK_THAT(status == FL_OK, "launch: status %d, %s", status, last_error.c_str()) && CHECK(wait() == FL_OK);
+  return CHECK_THAT(status == FL_OK, "launch: status %d, %s", status, last_error.c_str()) &&
+         CHECK(wait() == FL_OK);
 }
 
 inline size_t bytes_of(int dtype) {
@@ -61,11 +62,15 @@ inline const char* text_of(int dtype) {
   };
   return text[dtype];
 }
-inline bool floats(int dtype) { return dtype == FL_F16 || dtype == FL_BF16 || dtype == FL_F32 || dtype == FL_F64; }
+inline bool floats(int dtype) {
+  return dtype == FL_F16 || dtype == FL_BF16 || dtype == FL_F32 || dtype == FL_F64;
+}
 
 inline double half_value(uint16_t h) {
   int exponent = h >> 10 & 31, mantissa = h & 1023;
-  double v = exponent == 31 ? (mantissa ? NAN : INFINITY) : exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24);
+  double v = exponent == 31 ? (mantissa ? NAN : INFINITY)
+             : exponent     ? std::ldexp(1024 + mantissa, exponent - 25)
+                            : std::ldexp(mantissa, -24);
   return h & 0x8000 ? -v : v;
 }
 // To nearest even, by searching: slow and plain.
@@ -77,7 +82,8 @@ inline uint16_t half_bits(double v) {
   uint16_t low = 0, high = 0x7bff;
   while (low < high) {
     uint16_t middle = uint16_t((low + high + 1) / 2);
-    if (half_value(middle) <= v) low = middle; else high = uint16_t(middle - 1);
+    if (half_value(middle) <= v) low = middle;
+    else high = uint16_t(middle - 1);
   }
   double below = v - half_value(low), above = (low == 0x7bff ? 65536.0 : half_value(uint16_t(low + 1))) - v;
   return uint16_t(sign | (below < above || (below == above && !(low & 1)) ? low : low + 1));
@@ -89,7 +95,8 @@ constexpr Layout kLayouts[] = {Layout::contiguous, Layout::transposed, Layout::s
 // A tensor in device memory.  Between launches the host reads and writes it through the chip's mapping.
 class Tensor {
  public:
-  Tensor(int dtype, Sizes sizes, Layout layout = Layout::contiguous) : dtype_(dtype), sizes_(std::move(sizes)), strides_(sizes_.size()) {
+  Tensor(int dtype, Sizes sizes, Layout layout = Layout::contiguous)
+      : dtype_(dtype), sizes_(std::move(sizes)), strides_(sizes_.size()) {
     int n = int(sizes_.size());
     int64_t stride = layout == Layout::stepped ? 3 : 1;
     for (int k = 0; k < n; ++k) {
@@ -110,7 +117,13 @@ class Tensor {
     REQUIRE(chip->memory->malloc(0, bytes, &device_) == FL_OK);
     REQUIRE(chip->memory->map(0, device_, bytes, &host_) == FL_OK);
     std::memset(host_, 0x5a, bytes);
-    view_ = {static_cast<char*>(device_) + origin_ * int64_t(bytes_of(dtype)), sizes_.data(), strides_.data(), n, uint8_t(dtype), 0, 0};
+    view_ = {static_cast<char*>(device_) + origin_ * int64_t(bytes_of(dtype)),
+             sizes_.data(),
+             strides_.data(),
+             n,
+             uint8_t(dtype),
+             0,
+             0};
   }
   Tensor(const Tensor&) = delete;
   ~Tensor() { chip->memory->free(0, device_); }
@@ -131,15 +144,22 @@ class Tensor {
     return static_cast<char*>(host_) + offset * int64_t(bytes_of(dtype_));
   }
   template <class T>
-  T& ref(int64_t number) const { return *reinterpret_cast<T*>(at(number)); }
+  T& ref(int64_t number) const {
+    return *reinterpret_cast<T*>(at(number));
+  }
 
   double get(int64_t number) const {
     const char* p = at(number);
     switch (dtype_) {
-      case FL_F64: return *reinterpret_cast<const double*>(p);
-      case FL_F32: case FL_C64: return *reinterpret_cast<const float*>(p);
-      case FL_C128: return *reinterpret_cast<const double*>(p);
-      case FL_F16: return half_value(*reinterpret_cast<const uint16_t*>(p));
+      case FL_F64:
+        return *reinterpret_cast<const double*>(p);
+      case FL_F32:
+      case FL_C64:
+        return *reinterpret_cast<const float*>(p);
+      case FL_C128:
+        return *reinterpret_cast<const double*>(p);
+      case FL_F16:
+        return half_value(*reinterpret_cast<const uint16_t*>(p));
       case FL_BF16: {
         uint32_t bits = uint32_t(*reinterpret_cast<const uint16_t*>(p)) << 16;
         float f;
@@ -150,36 +170,57 @@ class Tensor {
     return double(get_int(number));
   }
   double get_imag(int64_t number) const {
-    return dtype_ == FL_C64 ? reinterpret_cast<const float*>(at(number))[1] : reinterpret_cast<const double*>(at(number))[1];
+    return dtype_ == FL_C64 ? reinterpret_cast<const float*>(at(number))[1]
+                            : reinterpret_cast<const double*>(at(number))[1];
   }
   int64_t get_int(int64_t number) const {
     const char* p = at(number);
     switch (dtype_) {
-      case FL_BOOL: case FL_U8: return *reinterpret_cast<const uint8_t*>(p);
-      case FL_I8: return *reinterpret_cast<const int8_t*>(p);
-      case FL_U16: return *reinterpret_cast<const uint16_t*>(p);
-      case FL_I16: return *reinterpret_cast<const int16_t*>(p);
-      case FL_U32: return *reinterpret_cast<const uint32_t*>(p);
-      case FL_I32: return *reinterpret_cast<const int32_t*>(p);
+      case FL_BOOL:
+      case FL_U8:
+        return *reinterpret_cast<const uint8_t*>(p);
+      case FL_I8:
+        return *reinterpret_cast<const int8_t*>(p);
+      case FL_U16:
+        return *reinterpret_cast<const uint16_t*>(p);
+      case FL_I16:
+        return *reinterpret_cast<const int16_t*>(p);
+      case FL_U32:
+        return *reinterpret_cast<const uint32_t*>(p);
+      case FL_I32:
+        return *reinterpret_cast<const int32_t*>(p);
     }
     return *reinterpret_cast<const int64_t*>(p);
   }
   void set(int64_t number, double v, double imag = 0) {
     char* p = at(number);
     switch (dtype_) {
-      case FL_F64: *reinterpret_cast<double*>(p) = v; return;
-      case FL_F32: *reinterpret_cast<float*>(p) = float(v); return;
-      case FL_C64: reinterpret_cast<float*>(p)[0] = float(v), reinterpret_cast<float*>(p)[1] = float(imag); return;
-      case FL_C128: reinterpret_cast<double*>(p)[0] = v, reinterpret_cast<double*>(p)[1] = imag; return;
-      case FL_F16: *reinterpret_cast<uint16_t*>(p) = half_bits(v); return;
+      case FL_F64:
+        *reinterpret_cast<double*>(p) = v;
+        return;
+      case FL_F32:
+        *reinterpret_cast<float*>(p) = float(v);
+        return;
+      case FL_C64:
+        reinterpret_cast<float*>(p)[0] = float(v), reinterpret_cast<float*>(p)[1] = float(imag);
+        return;
+      case FL_C128:
+        reinterpret_cast<double*>(p)[0] = v, reinterpret_cast<double*>(p)[1] = imag;
+        return;
+      case FL_F16:
+        *reinterpret_cast<uint16_t*>(p) = half_bits(v);
+        return;
       case FL_BF16: {
         float f = float(v);
         uint32_t bits;
         std::memcpy(&bits, &f, 4);
-        *reinterpret_cast<uint16_t*>(p) = f != f ? 0x7fc0 : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        *reinterpret_cast<uint16_t*>(p) =
+            f != f ? 0x7fc0 : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
         return;
       }
-      case FL_BOOL: *reinterpret_cast<uint8_t*>(p) = v != 0; return;
+      case FL_BOOL:
+        *reinterpret_cast<uint8_t*>(p) = v != 0;
+        return;
     }
     int64_t i = int64_t(v);
     std::memcpy(p, &i, bytes_of(dtype_));
@@ -198,18 +239,22 @@ class Tensor {
 };
 
 inline std::mt19937_64 engine(20240717);
-inline double uniform(double low, double high) { return std::uniform_real_distribution<double>(low, high)(engine); }
+inline double uniform(double low, double high) {
+  return std::uniform_real_distribution<double>(low, high)(engine);
+}
 inline int64_t below(int64_t n) { return int64_t(engine() % uint64_t(n)); }
 
 // A program in the making.
 class Program {
  public:
-  explicit Program(std::vector<fl_instr> code, int inputs, int outputs, int scalars = 0) : code_(std::move(code)) {
+  explicit Program(std::vector<fl_instr> code, int inputs, int outputs, int scalars = 0)
+      : code_(std::move(code)) {
     uint64_t hash = 0xcbf29ce484222325u;
     auto* bytes = reinterpret_cast<const unsigned char*>(code_.data());
     for (size_t i = 0; i < code_.size() * sizeof(fl_instr); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3u;
     hash = (hash ^ unsigned(inputs * 10000 + outputs * 100 + scalars)) * 0x100000001b3u;
-    program_ = {code_.data(), hash, uint16_t(code_.size()), uint16_t(inputs), uint16_t(outputs), uint16_t(scalars)};
+    program_ = {code_.data(),     hash, uint16_t(code_.size()), uint16_t(inputs), uint16_t(outputs),
+                uint16_t(scalars)};
   }
   const fl_program* operator&() const { return &program_; }
 

@@ -18,22 +18,16 @@ struct Pair64 {
 
 template <class To, class From>
 SIM_INLINE To convert_one(From x) {
-  if constexpr (std::is_same_v<To, From>)
-    return x;
+  if constexpr (std::is_same_v<To, From>) return x;
   else if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat>)
     return convert_one<To>(to_float(x));
-  else if constexpr (std::is_same_v<From, Bool>)
-    return convert_one<To>(uint8_t(x.bits != 0));
-  else if constexpr (std::is_same_v<To, Bool>)
-    return {uint8_t(x != From(0))};
-  else if constexpr (std::is_same_v<To, Half>)
-    return to_half(float(x));
-  else if constexpr (std::is_same_v<To, BFloat>)
-    return to_bfloat(float(x));
+  else if constexpr (std::is_same_v<From, Bool>) return convert_one<To>(uint8_t(x.bits != 0));
+  else if constexpr (std::is_same_v<To, Bool>) return {uint8_t(x != From(0))};
+  else if constexpr (std::is_same_v<To, Half>) return to_half(float(x));
+  else if constexpr (std::is_same_v<To, BFloat>) return to_bfloat(float(x));
   else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 8)
     return static_cast<To>(static_cast<int64_t>(x));
-  else
-    return static_cast<To>(x);
+  else return static_cast<To>(x);
 }
 
 template <class T>
@@ -45,18 +39,18 @@ T take(const char* p) {
 
 template <class From, class To>
 void convert(const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t n) {
-  constexpr bool widens = (std::is_same_v<From, Half> || std::is_same_v<From, BFloat>) && std::is_same_v<To, float>;
-  constexpr bool narrows = (std::is_same_v<To, Half> || std::is_same_v<To, BFloat>) && std::is_same_v<From, float>;
+  constexpr bool widens =
+      (std::is_same_v<From, Half> || std::is_same_v<From, BFloat>) && std::is_same_v<To, float>;
+  constexpr bool narrows =
+      (std::is_same_v<To, Half> || std::is_same_v<To, BFloat>) && std::is_same_v<From, float>;
   if (from_stride == sizeof(From) && to_stride == sizeof(To)) {
     const From* f = reinterpret_cast<const From*>(from);
     To* t = reinterpret_cast<To*>(to);
     // The run may be converted onto itself (an output that is its input).
     if constexpr (std::is_same_v<From, To> && !std::is_same_v<From, Bool>)
       std::memmove(to, from, size_t(n) * sizeof(To));
-    else if constexpr (widens)
-      to_floats(f, t, n);
-    else if constexpr (narrows)
-      from_floats(f, t, n);
+    else if constexpr (widens) to_floats(f, t, n);
+    else if constexpr (narrows) from_floats(f, t, n);
     else
       for (int64_t i = 0; i < n; ++i) t[i] = convert_one<To>(f[i]);
     return;

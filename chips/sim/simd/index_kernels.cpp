@@ -20,7 +20,8 @@ SIM_INLINE void put(char* p, T x) {
 }
 
 template <class I, bool contiguous>
-int64_t resolve_run(const char* index, int64_t stride, int64_t n, int64_t size, int64_t step, bool wrap, int64_t* offsets) {
+int64_t resolve_run(const char* index, int64_t stride, int64_t n, int64_t size, int64_t step, bool wrap,
+                    int64_t* offsets) {
   const int64_t low = wrap ? -size : 0, span = size - low;
   uint64_t bad = 0;  // as wide as the indices, or the loop is not vectorised
 #pragma GCC ivdep
@@ -35,7 +36,8 @@ int64_t resolve_run(const char* index, int64_t stride, int64_t n, int64_t size, 
     if (uint64_t(int64_t(take<I>(index + j * stride))) - uint64_t(low) >= uint64_t(span)) return j;
 }
 template <class I>
-int64_t resolve(const char* index, int64_t stride, int64_t n, int64_t size, int64_t step, bool wrap, int64_t* offsets) {
+int64_t resolve(const char* index, int64_t stride, int64_t n, int64_t size, int64_t step, bool wrap,
+                int64_t* offsets) {
   return stride == sizeof(I) ? resolve_run<I, true>(index, stride, n, size, step, wrap, offsets)
                              : resolve_run<I, false>(index, stride, n, size, step, wrap, offsets);
 }
@@ -51,13 +53,13 @@ void move(char* to, int64_t to_stride, const char* from, int64_t from_stride, co
     if (from_stride == 0 && to_stride == size) {
       for (int64_t j = 0; j < n; ++j) put(to + j * size, take<T>(from + from_offsets[j]));
     } else {
-      for (int64_t j = 0; j < n; ++j) put(to + j * to_stride, take<T>(from + j * from_stride + from_offsets[j]));
+      for (int64_t j = 0; j < n; ++j)
+        put(to + j * to_stride, take<T>(from + j * from_stride + from_offsets[j]));
     }
   } else if (to_offsets) {
     for (int64_t j = 0; j < n; ++j) put(to + j * to_stride + to_offsets[j], take<T>(from + j * from_stride));
   } else if (to_stride == size && from_stride == size) {
-    if (n * size >= 128)
-      std::memcpy(to, from, size_t(n * size));
+    if (n * size >= 128) std::memcpy(to, from, size_t(n * size));
     else
       for (int64_t j = 0; j < n; ++j) put(to + j * size, take<T>(from + j * size));
   } else {
@@ -81,18 +83,14 @@ template <int mode, class T>
 SIM_INLINE T combine(T a, T b) {
   if constexpr (is_half<T>) {
     float r = combine<mode>(to_float(a), to_float(b));
-    if constexpr (std::is_same_v<T, Half>)
-      return to_half(r);
-    else
-      return to_bfloat(r);
+    if constexpr (std::is_same_v<T, Half>) return to_half(r);
+    else return to_bfloat(r);
   } else if constexpr (std::is_same_v<T, Bool>) {
     bool x = a.bits != 0, y = b.bits != 0;
     return {uint8_t(mode == FL_SCATTER_ADD || mode == FL_SCATTER_MAX ? x | y : x & y)};
   } else if constexpr (is_complex<T>) {
-    if constexpr (mode == FL_SCATTER_ADD)
-      return {a.re + b.re, a.im + b.im};
-    else
-      return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+    if constexpr (mode == FL_SCATTER_ADD) return {a.re + b.re, a.im + b.im};
+    else return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
   } else if constexpr (std::is_integral_v<T> && mode == FL_SCATTER_ADD) {
     return T(uint64_t(a) + uint64_t(b));
   } else if constexpr (std::is_integral_v<T> && mode == FL_SCATTER_MUL) {
@@ -109,8 +107,8 @@ SIM_INLINE T combine(T a, T b) {
 }
 
 template <int mode, class T>
-void combine_all(char* to, int64_t to_stride, const char* from, int64_t from_stride, const int64_t* to_offsets,
-                 const int64_t*, int64_t n) {
+void combine_all(char* to, int64_t to_stride, const char* from, int64_t from_stride,
+                 const int64_t* to_offsets, const int64_t*, int64_t n) {
   constexpr int64_t size = sizeof(T);
   if (to_offsets && to_stride == 0 && from_stride == size) {
     for (int64_t j = 0; j < n; ++j) {
@@ -138,19 +136,32 @@ void combine_all(char* to, int64_t to_stride, const char* from, int64_t from_str
 template <int mode>
 MoveRun combine_of(int dtype) {
   switch (dtype) {
-    case FL_BOOL: return combine_all<mode, Bool>;
-    case FL_U8: return combine_all<mode, uint8_t>;
-    case FL_I8: return combine_all<mode, int8_t>;
-    case FL_U16: return combine_all<mode, uint16_t>;
-    case FL_I16: return combine_all<mode, int16_t>;
-    case FL_U32: return combine_all<mode, uint32_t>;
-    case FL_I32: return combine_all<mode, int32_t>;
-    case FL_U64: return combine_all<mode, uint64_t>;
-    case FL_I64: return combine_all<mode, int64_t>;
-    case FL_F16: return combine_all<mode, Half>;
-    case FL_BF16: return combine_all<mode, BFloat>;
-    case FL_F32: return combine_all<mode, float>;
-    case FL_F64: return combine_all<mode, double>;
+    case FL_BOOL:
+      return combine_all<mode, Bool>;
+    case FL_U8:
+      return combine_all<mode, uint8_t>;
+    case FL_I8:
+      return combine_all<mode, int8_t>;
+    case FL_U16:
+      return combine_all<mode, uint16_t>;
+    case FL_I16:
+      return combine_all<mode, int16_t>;
+    case FL_U32:
+      return combine_all<mode, uint32_t>;
+    case FL_I32:
+      return combine_all<mode, int32_t>;
+    case FL_U64:
+      return combine_all<mode, uint64_t>;
+    case FL_I64:
+      return combine_all<mode, int64_t>;
+    case FL_F16:
+      return combine_all<mode, Half>;
+    case FL_BF16:
+      return combine_all<mode, BFloat>;
+    case FL_F32:
+      return combine_all<mode, float>;
+    case FL_F64:
+      return combine_all<mode, double>;
   }
   if constexpr (mode == FL_SCATTER_ADD || mode == FL_SCATTER_MUL) {
     if (dtype == FL_C64) return combine_all<mode, Complex<float>>;
@@ -167,21 +178,30 @@ const IndexKernels& index_kernels() { return kKernels; }
 
 MoveRun move_run(int bytes) {
   switch (bytes) {
-    case 1: return move<uint8_t>;
-    case 2: return move<uint16_t>;
-    case 4: return move<uint32_t>;
-    case 8: return move<uint64_t>;
-    case 16: return move<Bytes16>;
+    case 1:
+      return move<uint8_t>;
+    case 2:
+      return move<uint16_t>;
+    case 4:
+      return move<uint32_t>;
+    case 8:
+      return move<uint64_t>;
+    case 16:
+      return move<Bytes16>;
   }
   return nullptr;
 }
 
 MoveRun combine_run(int mode, int dtype) {
   switch (mode) {
-    case FL_SCATTER_ADD: return combine_of<FL_SCATTER_ADD>(dtype);
-    case FL_SCATTER_MUL: return combine_of<FL_SCATTER_MUL>(dtype);
-    case FL_SCATTER_MIN: return combine_of<FL_SCATTER_MIN>(dtype);
-    case FL_SCATTER_MAX: return combine_of<FL_SCATTER_MAX>(dtype);
+    case FL_SCATTER_ADD:
+      return combine_of<FL_SCATTER_ADD>(dtype);
+    case FL_SCATTER_MUL:
+      return combine_of<FL_SCATTER_MUL>(dtype);
+    case FL_SCATTER_MIN:
+      return combine_of<FL_SCATTER_MIN>(dtype);
+    case FL_SCATTER_MAX:
+      return combine_of<FL_SCATTER_MAX>(dtype);
   }
   return nullptr;
 }

@@ -17,10 +17,11 @@ struct IndexKernels {
 // to[j] = from[j], elements of one size; n of them, strides in bytes.
 // `offsets`, unless null, holds what is added to an element's address: to `from`
 // when gathering, to `to` when scattering.
-using MoveRun = void (*)(char* to, int64_t to_stride, const char* from, int64_t from_stride, const int64_t* to_offsets,
-                         const int64_t* from_offsets, int64_t n);
+using MoveRun = void (*)(char* to, int64_t to_stride, const char* from, int64_t from_stride,
+                         const int64_t* to_offsets, const int64_t* from_offsets, int64_t n);
 
-SIM_DECLARE_LEVELS(const IndexKernels& index_kernels(); MoveRun move_run(int bytes); MoveRun combine_run(int mode, int dtype))
+SIM_DECLARE_LEVELS(const IndexKernels& index_kernels(); MoveRun move_run(int bytes);
+                   MoveRun combine_run(int mode, int dtype))
 inline const IndexKernels& index_kernels() {
   static const IndexKernels& kernels = SIM_CHOOSE(index_kernels());
   return kernels;

@@ -101,7 +101,8 @@ void normal64(const uint32_t* w, int64_t n, double mean, double std, double* out
   }
 }
 
-constexpr RandomKernels kKernels{words, bits32, bits64, range32, range64, uniform32, uniform64, normal32, normal64};
+constexpr RandomKernels kKernels{words,     bits32,    bits64,   range32, range64,
+                                 uniform32, uniform64, normal32, normal64};
 
 }  // namespace
 

@@ -18,7 +18,9 @@ struct Sum {
   using C = C_;
   static constexpr C identity = 0;
   template <class V>
-  static SIM_INLINE V apply(V a, V b) { return a + b; }
+  static SIM_INLINE V apply(V a, V b) {
+    return a + b;
+  }
 };
 template <class A_, class C_>
 struct Product {
@@ -26,14 +28,16 @@ struct Product {
   using C = C_;
   static constexpr C identity = 1;
   template <class V>
-  static SIM_INLINE V apply(V a, V b) { return a * b; }
+  static SIM_INLINE V apply(V a, V b) {
+    return a * b;
+  }
 };
 template <class T>
 constexpr T lowest = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
                                                           : std::numeric_limits<T>::lowest();
 template <class T>
-constexpr T highest = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity()
-                                                           : std::numeric_limits<T>::max();
+constexpr T highest =
+    std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
 // A NaN replaces what is there, and nothing that is not NaN replaces it.
 template <class T>
 struct Max {
@@ -41,7 +45,9 @@ struct Max {
   using C = T;
   static constexpr C identity = lowest<T>;
   template <class V>
-  static SIM_INLINE V apply(V a, V b) { return ((b > a) | (b != b)) ? b : a; }
+  static SIM_INLINE V apply(V a, V b) {
+    return ((b > a) | (b != b)) ? b : a;
+  }
   static SIM_INLINE bool wins(T b, T a) { return (b > a) | ((b != b) & (a == a)); }
 };
 template <class T>
@@ -50,7 +56,9 @@ struct Min {
   using C = T;
   static constexpr C identity = highest<T>;
   template <class V>
-  static SIM_INLINE V apply(V a, V b) { return ((b < a) | (b != b)) ? b : a; }
+  static SIM_INLINE V apply(V a, V b) {
+    return ((b < a) | (b != b)) ? b : a;
+  }
   static SIM_INLINE bool wins(T b, T a) { return (b < a) | ((b != b) & (a == a)); }
 };
 // BOOL registers hold 0 and 1.
@@ -59,7 +67,9 @@ struct Any {
   using C = uint8_t;
   static constexpr C identity = 0;
   template <class V>
-  static SIM_INLINE V apply(V a, V b) { return a | b; }
+  static SIM_INLINE V apply(V a, V b) {
+    return a | b;
+  }
   static SIM_INLINE bool wins(uint8_t b, uint8_t a) { return b > a; }
 };
 struct All {
@@ -67,7 +77,9 @@ struct All {
   using C = uint8_t;
   static constexpr C identity = 1;
   template <class V>
-  static SIM_INLINE V apply(V a, V b) { return a & b; }
+  static SIM_INLINE V apply(V a, V b) {
+    return a & b;
+  }
   static SIM_INLINE bool wins(uint8_t b, uint8_t a) { return b < a; }
 };
 
@@ -113,10 +125,8 @@ struct Plain {
   }
   static void fold(const void* values, int64_t n, int64_t, int64_t, void* c0, void*) {
     C& c = *static_cast<C*>(c0);
-    if constexpr (std::is_same_v<Op, Sum<float, double>>)
-      c += sum(static_cast<const float*>(values), n);
-    else
-      c = Op::apply(c, fold_block<Op>(static_cast<const A*>(values), n));
+    if constexpr (std::is_same_v<Op, Sum<float, double>>) c += sum(static_cast<const float*>(values), n);
+    else c = Op::apply(c, fold_block<Op>(static_cast<const A*>(values), n));
   }
   static void rows(const void* const* rows, int n_rows, int64_t n, int64_t, int64_t, void* c0, void*) {
     C* __restrict c = static_cast<C*>(c0);
@@ -127,8 +137,9 @@ struct Plain {
       using First = std::conditional_t<std::is_same_v<Op, Sum<float, double>>, float, C>;
 #pragma GCC ivdep
       for (int64_t j = 0; j < n; ++j) {
-        First s = Op::apply(Op::apply(Op::apply(First(r[0][j]), First(r[1][j])), Op::apply(First(r[2][j]), First(r[3][j]))),
-                            Op::apply(Op::apply(First(r[4][j]), First(r[5][j])), Op::apply(First(r[6][j]), First(r[7][j]))));
+        First s = Op::apply(
+            Op::apply(Op::apply(First(r[0][j]), First(r[1][j])), Op::apply(First(r[2][j]), First(r[3][j]))),
+            Op::apply(Op::apply(First(r[4][j]), First(r[5][j])), Op::apply(First(r[6][j]), First(r[7][j]))));
         c[j] = Op::apply(c[j], C(s));
       }
       return;
@@ -175,7 +186,8 @@ struct Indexed {
       while (p[i] != best) ++i;
     *static_cast<int64_t*>(c1) = first + i;
   }
-  static void rows(const void* const* rows, int n_rows, int64_t n, int64_t first, int64_t, void* c0, void* c1) {
+  static void rows(const void* const* rows, int n_rows, int64_t n, int64_t first, int64_t, void* c0,
+                   void* c1) {
     A* __restrict c = static_cast<A*>(c0);
     int64_t* __restrict at = static_cast<int64_t*>(c1);
     for (int k = 0; k < n_rows; ++k) {
@@ -199,7 +211,8 @@ struct Indexed {
   static void finish(const void* c0, const void*, int64_t n, void* v0, void*) {
     std::memcpy(v0, c0, size_t(n) * sizeof(A));
   }
-  static constexpr ReduceKernels table{sizeof(A), {sizeof(A), sizeof(int64_t)}, 1, init, fold, rows, combine, finish};
+  static constexpr ReduceKernels table{sizeof(A), {sizeof(A), sizeof(int64_t)}, 1, init, fold, rows, combine,
+                                       finish};
 };
 
 // --------------------------------------------------------------------- complex
@@ -262,11 +275,13 @@ struct Moments {
     double m = sum(p, n) / double(n), m2 = squared_differences(p, n, m);
     merge_moments(*static_cast<double*>(c0), *static_cast<double*>(c1), double(count), m, m2, double(n));
   }
-  static void rows(const void* const* rows, int n_rows, int64_t n, int64_t, int64_t count, void* c0, void* c1) {
+  static void rows(const void* const* rows, int n_rows, int64_t n, int64_t, int64_t count, void* c0,
+                   void* c1) {
     moment_rows<T>(reinterpret_cast<const T* const*>(rows), n_rows, n, count, static_cast<double*>(c0),
                    static_cast<double*>(c1));
   }
-  static void combine(void* c0, void* c1, int64_t count, const void* d0, const void* d1, int64_t d_count, int64_t n) {
+  static void combine(void* c0, void* c1, int64_t count, const void* d0, const void* d1, int64_t d_count,
+                      int64_t n) {
     for (int64_t j = 0; j < n; ++j)
       merge_moments(static_cast<double*>(c0)[j], static_cast<double*>(c1)[j], double(count),
                     static_cast<const double*>(d0)[j], static_cast<const double*>(d1)[j], double(d_count));

@@ -20,14 +20,16 @@ struct ReduceKernels {
   // n values into one carrier.
   void (*fold)(const void* values, int64_t n, int64_t first, int64_t count, void* c0, void* c1);
   // n_rows rows of n values into n carriers.
-  void (*rows)(const void* const* rows, int n_rows, int64_t n, int64_t first, int64_t count, void* c0, void* c1);
+  void (*rows)(const void* const* rows, int n_rows, int64_t n, int64_t first, int64_t count, void* c0,
+               void* c1);
   // n carriers that hold d_count later values each into n that hold count.
-  void (*combine)(void* c0, void* c1, int64_t count, const void* d0, const void* d1, int64_t d_count, int64_t n);
+  void (*combine)(void* c0, void* c1, int64_t count, const void* d0, const void* d1, int64_t d_count,
+                  int64_t n);
   // n carriers to values of the accumulate type.
   void (*finish)(const void* c0, const void* c1, int64_t n, void* v0, void* v1);
 };
-constexpr int kReduceRows = 8;         // most rows in one call of `rows`
-constexpr int64_t kReduceBlock = 4096; // most values in one call of `fold`
+constexpr int kReduceRows = 8;          // most rows in one call of `rows`
+constexpr int64_t kReduceBlock = 4096;  // most values in one call of `fold`
 
 // Null when the combination has no meaning.
 SIM_DECLARE_LEVELS(const ReduceKernels* reduce_kernels(int kind, int accumulate, bool indexed))

@@ -88,15 +88,18 @@ template <class A>
   for (int64_t j = 0; j < n; ++j) part[j] += r[j];
 }
 template <class A>
-[[gnu::noinline]] void add_product_row(const A* __restrict r, const A* __restrict q, A* __restrict part, int64_t n) {
+[[gnu::noinline]] void add_product_row(const A* __restrict r, const A* __restrict q, A* __restrict part,
+                                       int64_t n) {
   for (int64_t j = 0; j < n; ++j) part[j] += r[j] * q[j];
 }
 template <class A>
-[[gnu::noinline]] void gradient_row(A* __restrict r, const A* __restrict q, const A* __restrict s, int64_t n) {
+[[gnu::noinline]] void gradient_row(A* __restrict r, const A* __restrict q, const A* __restrict s,
+                                    int64_t n) {
   for (int64_t j = 0; j < n; ++j) r[j] = q[j] * (r[j] - s[j]);
 }
 template <class A>
-[[gnu::noinline]] void log_gradient_row(A* __restrict r, const A* __restrict q, const A* __restrict s, int64_t n) {
+[[gnu::noinline]] void log_gradient_row(A* __restrict r, const A* __restrict q, const A* __restrict s,
+                                        int64_t n) {
   for (int64_t j = 0; j < n; ++j) r[j] -= exp_of(q[j]) * s[j];
 }
 
@@ -153,10 +156,8 @@ void softmax_backward_columns(A* g, const A* y, int64_t n, bool log) {
   constexpr int W = kColumns;
   double total[W];
   A s[W];
-  if (log)
-    column_sums<A>(n, total, [&](int64_t at, A* part) { add_row(g + at, part, W); });
-  else
-    column_sums<A>(n, total, [&](int64_t at, A* part) { add_product_row(g + at, y + at, part, W); });
+  if (log) column_sums<A>(n, total, [&](int64_t at, A* part) { add_row(g + at, part, W); });
+  else column_sums<A>(n, total, [&](int64_t at, A* part) { add_product_row(g + at, y + at, part, W); });
   for (int j = 0; j < W; ++j) s[j] = A(total[j]);
   for (int64_t i = 0; i < n; ++i)
     log ? log_gradient_row(g + i * W, y + i * W, s, W) : gradient_row(g + i * W, y + i * W, s, W);
@@ -277,11 +278,22 @@ void widen_add(const A* from, double* to, int64_t n) {
 }
 
 template <class A>
-constexpr RowKernels<A> kKernels{
-    softmax<A>, softmax_columns<A>, softmax_backward<A>, softmax_backward_columns<A>,
-    moments<A>, squares<A>,         moment_rows_of<A>,   normalize<A>,
-    affine<A>,  affine_columns<A>,  dots<A>,             gradient<A>,
-    gradient_columns<A>, add_dots<A>, add_dots_columns<A>, widen_add<A>};
+constexpr RowKernels<A> kKernels{softmax<A>,
+                                 softmax_columns<A>,
+                                 softmax_backward<A>,
+                                 softmax_backward_columns<A>,
+                                 moments<A>,
+                                 squares<A>,
+                                 moment_rows_of<A>,
+                                 normalize<A>,
+                                 affine<A>,
+                                 affine_columns<A>,
+                                 dots<A>,
+                                 gradient<A>,
+                                 gradient_columns<A>,
+                                 add_dots<A>,
+                                 add_dots_columns<A>,
+                                 widen_add<A>};
 
 }  // namespace
 

@@ -34,9 +34,10 @@ struct RowKernels {
   // Σ g·w and Σ g·w·(x - mean); weight may be null.
   void (*dots)(const A* g, const A* x, const A* weight, int64_t n, A mean, double* sum, double* dot);
   // gx = rstd × (g·w) + (x - mean) × slope + offset; weight may be null.
-  void (*gradient)(const A* g, const A* x, const A* weight, A* gx, int64_t n, A mean, A rstd, A slope, A offset);
-  void (*gradient_columns)(const A* g, const A* x, A* gx, int64_t n, const A* mean, const A* scale, const A* slope,
-                           const A* offset);
+  void (*gradient)(const A* g, const A* x, const A* weight, A* gx, int64_t n, A mean, A rstd, A slope,
+                   A offset);
+  void (*gradient_columns)(const A* g, const A* x, A* gx, int64_t n, const A* mean, const A* scale,
+                           const A* slope, const A* offset);
   // sum[i] += g[i], dot[i] += g[i] × (x[i] - mean) × rstd: one mean and rstd for
   // the row; mean a column, rstd 1.
   void (*add_dots)(const A* g, const A* x, int64_t n, A mean, A rstd, A* sum, A* dot);

@@ -54,15 +54,23 @@ SIM_INLINE double squared_differences(const T* p, int64_t n, double mean) {
   T m = T(mean);
   Vec<T> vm = splat(m);
   double s = sum_over<T>(
-      n, [&](int64_t i) { Vec<T> d = load(p + i) - vm; return d * d; },
-      [&](int64_t i) { T d = p[i] - m; return d * d; });
+      n,
+      [&](int64_t i) {
+        Vec<T> d = load(p + i) - vm;
+        return d * d;
+      },
+      [&](int64_t i) {
+        T d = p[i] - m;
+        return d * d;
+      });
   double off = mean - double(m);
   double corrected = s - double(n) * off * off;
   return corrected < 0 ? 0 : corrected;
 }
 
 // Mean and squared differences of two groups together (Chan, Golub and LeVeque).
-SIM_INLINE void merge_moments(double& mean, double& m2, double count, double mean2, double m22, double count2) {
+SIM_INLINE void merge_moments(double& mean, double& m2, double count, double mean2, double m22,
+                              double count2) {
   double total = count + count2;
   if (total == 0) return;
   double delta = mean2 - mean;
@@ -73,16 +81,17 @@ SIM_INLINE void merge_moments(double& mean, double& m2, double count, double mea
 // n_rows (at most 8) rows into the moments of n columns, which hold `count` rows.
 // Within the eight rows all is relative to the first: nothing cancels.
 template <class T>
-SIM_INLINE void moment_rows(const T* const* rows, int n_rows, int64_t n, int64_t count, double* __restrict mean,
-                            double* __restrict m2) {
+SIM_INLINE void moment_rows(const T* const* rows, int n_rows, int64_t n, int64_t count,
+                            double* __restrict mean, double* __restrict m2) {
   const double total = double(count + n_rows), w1 = n_rows / total, w2 = double(count) * n_rows / total;
   if (n_rows == 8) {
-    const T *__restrict r0 = rows[0], *__restrict r1 = rows[1], *__restrict r2 = rows[2], *__restrict r3 = rows[3];
-    const T *__restrict r4 = rows[4], *__restrict r5 = rows[5], *__restrict r6 = rows[6], *__restrict r7 = rows[7];
+    const T* __restrict r0 = rows[0], * __restrict r1 = rows[1], * __restrict r2 = rows[2], * __restrict r3 = rows[3];
+    const T* __restrict r4 = rows[4], * __restrict r5 = rows[5], * __restrict r6 = rows[6], * __restrict r7 = rows[7];
 #pragma GCC ivdep
     for (int64_t j = 0; j < n; ++j) {
       T k = r0[j];
-      T d1 = r1[j] - k, d2 = r2[j] - k, d3 = r3[j] - k, d4 = r4[j] - k, d5 = r5[j] - k, d6 = r6[j] - k, d7 = r7[j] - k;
+      T d1 = r1[j] - k, d2 = r2[j] - k, d3 = r3[j] - k, d4 = r4[j] - k, d5 = r5[j] - k, d6 = r6[j] - k,
+        d7 = r7[j] - k;
       T m = ((d1 + d2) + (d3 + d4) + ((d5 + d6) + d7)) * T(0.125);
       d1 -= m, d2 -= m, d3 -= m, d4 -= m, d5 -= m, d6 -= m, d7 -= m;
       T q = ((m * m + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7));
