@@ -10,6 +10,12 @@ Tolerance near(unsigned dtype, real scale) {
   return {0, unit, unit * scale};
 }
 
+std::vector<real> reals(const Array& array) {
+  std::vector<real> all(array.numel());
+  for (int64_t i = 0; i < array.numel(); ++i) all[i] = array.at(i).re;
+  return all;
+}
+
 unsigned statistic_type(unsigned dtype) { return dtype == FL_F64 ? static_cast<unsigned>(FL_F64) : static_cast<unsigned>(FL_F32); }
 
 void expect_near(Session& session, Tensor& got, const std::vector<real>& want, const std::string& what) {

@@ -8,6 +8,9 @@ namespace kit {
 // Close enough for a float dtype when values of size `scale` were summed.
 Tolerance near(unsigned dtype, real scale);
 
+// An array's values, read once: the loops over them are long.
+std::vector<real> reals(const Array& array);
+
 // Compares an output tensor with reference values of its shape.
 void expect_near(Session& session, Tensor& got, const std::vector<real>& want, const std::string& what);
 
