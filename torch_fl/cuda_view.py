@@ -27,7 +27,7 @@ _saved: list[tuple[Any, str, Any]] = []  # (owner, attribute, what was there)
 # call torch._C._cuda_…, which a PyTorch without CUDA lacks and one with CUDA answers "no driver".
 _SAME_NAME = """
     is_available device_count current_device set_device synchronize device device_of init _lazy_init
-    is_initialized _is_in_bad_fork _exchange_device _maybe_exchange_device _is_compiled
+    is_initialized _is_in_bad_fork _exchange_device _maybe_exchange_device
     get_device_properties get_device_name get_device_capability can_device_access_peer get_arch_list
     is_bf16_supported ipc_collect
     Stream Event ExternalStream StreamContext stream current_stream default_stream set_stream
@@ -57,8 +57,6 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield cuda._utils, "_get_device_index", fl._utils._get_device_index
     yield cuda, "_get_device_index", fl._utils._get_device_index
     yield cuda.memory, "_get_device_index", fl._utils._get_device_index
-    # Answers whether PyTorch was compiled with CUDA; libraries ask it before they look at torch.cuda.
-    yield torch.backends.cuda, "is_built", lambda: True
     # Compares with the device type CUDA in C++, which an fl tensor is not.
     yield torch.Tensor, "is_cuda", property(_tensor_is_cuda)
     # Goes to the device type CUDA in C++.  nn.Module.cuda calls it for each parameter.

@@ -49,8 +49,16 @@ class Stream(torch.Stream):
     __hash__ = torch.Stream.__hash__
 
 
-class Event(torch.Event):
-    """A mark in a stream, to wait for and to measure time with."""
+class _EventType(type):
+    def __instancecheck__(cls, event: Any) -> bool:
+        return isinstance(event, torch.Event) and event.device.type == torch.device("fl").type
+
+
+class Event(metaclass=_EventType):
+    """A mark in a stream, to wait for and to measure time with.
+
+    Makes torch.Event objects: elapsed_time and record_event take that very type and no subclass.
+    """
 
     def __new__(
         cls,
@@ -58,10 +66,10 @@ class Event(torch.Event):
         blocking: bool = False,
         interprocess: bool = False,
         external: bool = False,
-    ) -> Event:
+    ) -> torch.Event:
         if interprocess:
             raise RuntimeError("torch-fl: events cannot be shared between processes (interprocess=True)")
-        return super().__new__(cls, torch.device("fl"), enable_timing=enable_timing, blocking=blocking)
+        return torch.Event(torch.device("fl"), enable_timing=enable_timing, blocking=blocking)
 
 
 class ExternalStream(Stream):
