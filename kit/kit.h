@@ -26,7 +26,7 @@ struct Test {
   const char* tag;
   const char* sentence;
   void (*run)();
-  int seconds;  // limit for the test; past it the child is killed
+  int seconds;  // limit for each case; past it the child is killed
 };
 
 std::vector<Test>& tests();

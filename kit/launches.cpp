@@ -1,5 +1,7 @@
 #include "launches.h"
 
+#include <algorithm>
+
 namespace kit {
 
 std::vector<Arrangement> arrangements() {
@@ -46,9 +48,12 @@ std::vector<Array> run_pointwise(Session& session, const fl_program* program, co
     int64_t n = product(sizes);
     want->assign(outputs.size(), std::vector<Number>(n));
     std::vector<Number> values(arrays.size()), made;
+    bool indexed = std::any_of(program->code, program->code + program->n_code, [](const fl_instr& o) { return o.op == FL_OP_INDEX; });
+    std::vector<int64_t> at;
     for (int64_t i = 0; i < n; ++i) {
       for (size_t k = 0; k < arrays.size(); ++k) values[k] = arrays[k].at(i);
-      reference_program(program, scalars.data(), values, coordinates(i, sizes), sizes, made);
+      if (indexed) at = coordinates(i, sizes);
+      reference_program(program, scalars.data(), values, at, sizes, made);
       for (size_t k = 0; k < outputs.size(); ++k) (*want)[k][i] = made[k];
     }
   }

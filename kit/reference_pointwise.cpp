@@ -335,7 +335,7 @@ void reference_program(const fl_program* program, const fl_scalar* scalars, cons
       }
       case FL_OP_INDEX: {
         int64_t number = 0;
-        for (size_t d = 0; d < sizes.size(); ++d) number = number * sizes[d] + at[d];
+        for (size_t d = 0; d < at.size(); ++d) number = number * sizes[d] + at[d];
         r[i] = rounded(o.type, Number::integer(o.a == 0xffff ? number : at[o.a]));
         break;
       }

@@ -177,6 +177,7 @@ void run_group(const std::string& path, const std::vector<size_t>& group, std::v
         limit = began + std::chrono::seconds(tests()[index].seconds);
       } else if (f[0] == "C" && running) {
         running->cases.push_back({running->tag, f[2], f[1] == "1", f[3]});
+        limit = Clock::now() + std::chrono::seconds(tests()[group[next]].seconds);  // the next case's
       } else if ((f[0] == "E" || f[0] == "N") && running) {
         if (f[0] == "N") running->not_applicable = f[1];
         running->seconds = std::chrono::duration<double>(Clock::now() - began).count();
@@ -190,7 +191,7 @@ void run_group(const std::string& path, const std::vector<size_t>& group, std::v
     int status = child.end();
     if (next == group.size()) return;
     if (!running) running = &outcomes[group[next]];
-    std::string why = late ? text("no answer within %d s: hung", tests()[group[next]].seconds) : why_it_died(status);
+    std::string why = late ? text("no answer for %d s: hung", tests()[group[next]].seconds) : why_it_died(status);
     running->cases.push_back({running->tag, "", false, why});
     running->seconds = std::chrono::duration<double>(Clock::now() - began).count();
     each(*running);
