@@ -232,7 +232,7 @@ typedef struct fl_instr {
   uint16_t op;
   uint8_t type;   /* register type of the operands, and of the result unless BOOL */
   uint8_t memory; /* LOAD, STORE: the dtype in memory; CAST: the type it comes from */
-  uint16_t a, b, c;
+  uint16_t a, b, c; /* what the opcode does not use is 0 */
   uint16_t reserved; /* 0, but for CONST */
 } fl_instr;
 FL_STATIC_ASSERT(instr_size, sizeof(fl_instr) == 12);
