@@ -146,9 +146,9 @@ def test_timing_refuses_events_without_timing_or_record():
     a.record()
     b.record()
     b.synchronize()
-    with pytest.raises(RuntimeError, match="timing"):
+    with pytest.raises((RuntimeError, ValueError), match="timing"):
         a.elapsed_time(b)
-    with pytest.raises(RuntimeError):
+    with pytest.raises((RuntimeError, ValueError)):
         torch.Event(D, enable_timing=True).elapsed_time(torch.Event(D, enable_timing=True))
 
 
@@ -175,7 +175,7 @@ def test_events_cross_devices(slow):
 def test_an_event_stays_with_its_device():
     e = torch.Event("fl:1")
     e.record(torch.fl.current_stream("fl:1"))
-    with pytest.raises(RuntimeError, match="device"):
+    with pytest.raises(RuntimeError, match="belongs to fl:1"):
         e.record(torch.fl.current_stream(D))
 
 
