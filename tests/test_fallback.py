@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+import torch_fl
 from child import run_child
 
 UNSUPPORTED = "special_bessel_y1"  # has no formula: always PyTorch's CPU kernel
@@ -84,7 +85,7 @@ def test_in_place_out_and_lists_are_written_back(quiet):
         got, want = f(spd.to("fl:0")), f(spd)
         for g, w in zip(*(torch.utils._pytree.tree_leaves(v) for v in (got, want)), strict=True):
             torch.testing.assert_close(g.cpu(), w)
-            assert g.device.type == "fl" or torch.fl.cuda_view.enabled()
+            assert g.device.type == "fl" or torch_fl.cuda_view.is_enabled()
 
 
 def test_strided_in_place_fallback_touches_only_its_elements(quiet):

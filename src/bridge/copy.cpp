@@ -124,9 +124,9 @@ void device_to_device(const Tensor& dst, const Tensor& src) {
   if (dst.is_alias_of(src) && dst.data_ptr() == src.data_ptr() && dst.strides() == src.strides() &&
       dst.sizes() == src.sizes() && dst.scalar_type() == src.scalar_type())
     return;
-  // A source that overlaps the destination otherwise is copied aside first (the ABI's rule for operators).
-  if (at::get_overlap_status(dst, src) != at::MemOverlapStatus::No &&
-      at::get_overlap_status(dst, src) != at::MemOverlapStatus::Full) {
+  at::assert_no_partial_overlap(dst, src);
+  // Where PyTorch cannot tell, the source is copied aside first (the ABI's rule for operators).
+  if (dst.is_alias_of(src) && at::get_overlap_status(dst, src) == at::MemOverlapStatus::TooHard) {
     Tensor aside = empty_on(src.device(), src.sizes(), {}, src.scalar_type());
     device_to_device(aside, src);
     return device_to_device(dst, aside);
@@ -198,13 +198,6 @@ at::Scalar local_scalar_dense(const Tensor& self) {
     synchronize(current_stream(self.device().index()));
   });
   return at::native::_local_scalar_dense_cpu(at::from_blob(bytes, {}, at::TensorOptions(self.scalar_type())));
-}
-
-// A number that the dtype cannot hold is refused, as on the CPU.
-void check_fits(const at::Scalar& value, ScalarType type) {
-  if (to_dtype(type) == FL_NONE || c10::isFloat8Type(type) || c10::isBarebonesUnsignedType(type)) return;
-  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kBool, at::kHalf, at::kBFloat16, at::kComplexHalf, type, "fill_",
-                                         [&] { (void)value.to<scalar_t>(); });
 }
 
 Tensor& fill_scalar(Tensor& self, const at::Scalar& value) {

@@ -270,6 +270,32 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
   account_fallback(record, call.bytes, static_cast<uint64_t>(now_ns() - started));
 }
 
+// Structured operators without a kernel of ours: their functional and in-place
+// forms fall back themselves.  PyTorch's default kernels for these would call
+// .out with outputs that they allocate by the first tensor's device, and stop
+// at an internal assertion when devices are mixed.
+const char* const kStructured[] = {
+    "_linalg_solve_ex", "_linalg_svd", "_linalg_eigh", "_linalg_det", "_linalg_slogdet", "linalg_cholesky_ex",
+    "linalg_inv_ex", "linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lu", "linalg_lu_factor_ex", "linalg_lu_solve",
+    "linalg_qr", "lu_unpack", "triangular_solve", "linalg_cross", "cumsum", "cumprod", "cumsum_", "cumprod_",
+    "sort.stable", "topk", "renorm", "renorm_", "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor",
+    "fractional_max_pool2d", "fractional_max_pool2d_backward", "fractional_max_pool3d", "adaptive_max_pool2d",
+    "adaptive_max_pool2d_backward", "adaptive_max_pool3d", "adaptive_max_pool3d_backward", "reflection_pad1d",
+    "reflection_pad1d_backward", "reflection_pad3d", "reflection_pad3d_backward", "replication_pad1d",
+    "replication_pad1d_backward", "replication_pad2d", "replication_pad3d", "upsample_linear1d",
+    "upsample_linear1d_backward", "upsample_bilinear2d", "upsample_bilinear2d_backward", "_upsample_bilinear2d_aa",
+    "_upsample_bilinear2d_aa_backward", "upsample_bicubic2d", "upsample_bicubic2d_backward", "_upsample_bicubic2d_aa",
+    "_upsample_bicubic2d_aa_backward", "upsample_trilinear3d", "upsample_trilinear3d_backward", "upsample_nearest1d",
+    "upsample_nearest1d_backward", "upsample_nearest2d", "upsample_nearest2d_backward", "upsample_nearest3d",
+    "upsample_nearest3d_backward", "_upsample_nearest_exact1d", "_upsample_nearest_exact1d_backward",
+    "_upsample_nearest_exact2d", "_upsample_nearest_exact2d_backward", "_upsample_nearest_exact3d",
+    "_upsample_nearest_exact3d_backward", "slow_conv_transpose2d", "_convert_indices_from_coo_to_csr",
+    "_convert_indices_from_csr_to_coo", "hash_tensor"};
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const char* name : kStructured) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
+}
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_fallback>()); }
 
 // ------------------------------------------------------------------ errors

@@ -1,6 +1,7 @@
 // TensorIterator → pointwise program → launch.
 #include "bridge/iterator.h"
 
+#include <ATen/Dispatch.h>
 #include <c10/util/Load.h>
 
 #include <atomic>
@@ -43,8 +44,8 @@ uint64_t make_key(const at::TensorIteratorBase& iter, unsigned number_mask, Scal
 }
 
 ScalarType common_type(const IteratorOp& op, const at::TensorIteratorBase& iter) {
-  if (auto common = iter.maybe_common_dtype()) return *common;
   if (op.by_output) return iter.dtype(0);
+  if (auto common = iter.maybe_common_dtype()) return *common;
   return iter.ninputs() ? iter.input_dtype(0) : iter.dtype(0);
 }
 
@@ -191,6 +192,12 @@ bool run_iterator(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar
   return guarded([&] { return run_iterator_unguarded(op, iter, scalars, n_scalars); });
 }
 
+void check_fits(const at::Scalar& value, ScalarType type) {
+  if (to_dtype(type) == FL_NONE || c10::isFloat8Type(type) || c10::isBarebonesUnsignedType(type)) return;
+  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kBool, at::kHalf, at::kBFloat16, at::kComplexHalf, type, "check_fits",
+                                         [&] { (void)value.to<scalar_t>(); });
+}
+
 // ------------------------------------------------------------- on the host
 
 namespace {
@@ -199,7 +206,8 @@ int64_t now_ns() {
 }
 }  // namespace
 
-HostIterator::HostIterator(Op& op, at::TensorIteratorBase& iter, bool is_reduction) : op_(op), device_iter_(iter) {
+HostIterator::HostIterator(Op& op, at::TensorIteratorBase& iter, bool promote, bool is_reduction)
+    : op_(op), device_iter_(iter) {
   std::string types;
   for (int i = 0; i < iter.ntensors(); ++i) types += (i ? ", " : "") + std::string(c10::toString(iter.dtype(i)));
   announce_fallback(op, types.c_str());
@@ -207,7 +215,7 @@ HostIterator::HostIterator(Op& op, at::TensorIteratorBase& iter, bool is_reducti
   // The operands as the iterator shaped them, in the types that a CPU kernel
   // expects (it has no casts of its own): inputs in the common type, outputs
   // in the type that they would have been computed in.
-  auto common = iter.maybe_common_dtype();
+  auto common = promote ? iter.maybe_common_dtype() : std::nullopt;
   at::TensorIteratorConfig config;
   config.check_all_same_dtype(false).resize_outputs(false).set_check_mem_overlap(false).promote_inputs_to_common_dtype(false);
   config.is_reduction(is_reduction);

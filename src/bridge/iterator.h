@@ -10,13 +10,14 @@ namespace fl::bridge {
 // Runs the iterator's operator with PyTorch's own CPU kernel on host views of
 // the operands, converted to the types that kernel expects: the third tier of
 // operators that come through a dispatch stub.  Announces and accounts for it.
+// promote: the kernel expects its inputs in the common dtype.
 template <class F>
-void run_on_host(Op& op, at::TensorIteratorBase& iter, F&& cpu_kernel);
+void run_on_host(Op& op, at::TensorIteratorBase& iter, F&& cpu_kernel, bool promote = true);
 
 // A host-side copy of an iterator and what has to be written back.
 class HostIterator {
  public:
-  HostIterator(Op& op, at::TensorIteratorBase& iter, bool is_reduction = false);
+  HostIterator(Op& op, at::TensorIteratorBase& iter, bool promote = true, bool is_reduction = false);
   at::TensorIterator& get() { return iter_; }
   void finish();  // writes outputs back and accounts for the fallback
 
@@ -31,11 +32,15 @@ class HostIterator {
 };
 
 template <class F>
-void run_on_host(Op& op, at::TensorIteratorBase& iter, F&& cpu_kernel) {
-  HostIterator host(op, iter);
+void run_on_host(Op& op, at::TensorIteratorBase& iter, F&& cpu_kernel, bool promote) {
+  HostIterator host(op, iter, promote);
   cpu_kernel(host.get());
   host.finish();
 }
+
+// A number that the dtype cannot hold is refused, as on the CPU: "value cannot
+// be converted to type uint8_t without overflow".
+void check_fits(const at::Scalar& value, ScalarType type);
 
 // ---------------------------------------------------------------- the tables
 // Each line gives a stub its kernel on the device: a formula over the inputs x,
@@ -81,6 +86,7 @@ void run_on_host(Op& op, at::TensorIteratorBase& iter, F&& cpu_kernel) {
   namespace stub##_fl {                                                                               \
   constexpr auto kernel = [](auto& iter, FL_UNPAREN parameters) {                                     \
     const at::Scalar numbers[] = {FL_UNPAREN scalars};                                                \
+    for (const at::Scalar& number : numbers) check_fits(number, iter.dtype(0));                       \
     if (!run_iterator(op, iter, numbers, static_cast<int>(std::size(numbers))))                       \
       run_on_host(op.op, iter, [&](at::TensorIterator& host) {                                        \
         at::native::stub(at::kCPU, host, FL_UNPAREN arguments);                                       \

@@ -50,8 +50,6 @@ STUB(lt_stub, "aten::lt", x < y)
 STUB(le_stub, "aten::le", x <= y)
 STUB(gt_stub, "aten::gt", x > y)
 STUB(ge_stub, "aten::ge", x >= y)
-STUB(max_elementwise_stub, "aten::max", max(x, y))
-STUB(min_elementwise_stub, "aten::min", min(x, y))
 STUB(maximum_stub, "aten::maximum", max(x, y))
 STUB(minimum_stub, "aten::minimum", min(x, y))
 STUB(fmax_stub, "aten::fmax", fmax(x, y))
@@ -136,24 +134,18 @@ static Expr lerp(Expr a, Expr c, Expr weight) {
 STUB_WITH(lerp_kernel_scalar_weight, "aten::lerp", (const at::Scalar& weight), (weight), (weight), lerp(x, y, z))
 STUB(lerp_kernel_tensor_weight, "aten::lerp", lerp(x, y, z))
 
-// add and sub: the common alpha of 1 has a program of its own.
+// add and sub (add of -alpha): the common alphas have programs of their own.
 FORMULA(add_one, "aten::add", x + y)
+FORMULA(add_minus_one, "aten::sub", x - y)
 FORMULA(add_alpha, "aten::add", x + z * y)
-FORMULA(sub_one, "aten::sub", x - y)
-FORMULA(sub_alpha, "aten::sub", x - z * y)
 
 static void add_kernel(at::TensorIteratorBase& iter, const at::Scalar& alpha) {
-  bool plain = alpha.equal(1);
-  if (!(plain ? run_iterator(add_one_fl::op, iter) : run_iterator(add_alpha_fl::op, iter, &alpha, 1)))
-    run_on_host(add_one_fl::op.op, iter, [&](at::TensorIterator& host) { add_stub(at::kCPU, host, alpha); });
-}
-static void sub_kernel(at::TensorIteratorBase& iter, const at::Scalar& alpha) {
-  bool plain = alpha.equal(1);
-  if (!(plain ? run_iterator(sub_one_fl::op, iter) : run_iterator(sub_alpha_fl::op, iter, &alpha, 1)))
-    run_on_host(sub_one_fl::op.op, iter, [&](at::TensorIterator& host) { sub_stub(at::kCPU, host, alpha); });
+  bool done = alpha.equal(1)    ? run_iterator(add_one_fl::op, iter)
+              : alpha.equal(-1) ? run_iterator(add_minus_one_fl::op, iter)
+                                : run_iterator(add_alpha_fl::op, iter, &alpha, 1);
+  if (!done) run_on_host(add_alpha_fl::op.op, iter, [&](at::TensorIterator& host) { add_stub(at::kCPU, host, alpha); });
 }
 FL_REGISTER_STUB(add_stub, ::fl::bridge::add_kernel)
-FL_REGISTER_STUB(sub_stub, ::fl::bridge::sub_kernel)
 
 // pow by a number: the frequent exponents need no logarithm.
 FORMULA(pow_square, "aten::pow", x * x)
@@ -183,7 +175,7 @@ FORMULA(where_any, "aten::where", select(nonzero(x), y, z))
 static void where_kernel_fl(at::TensorIterator& iter) {
   where_any_fl::op.by_output = true;
   if (!run_iterator(where_any_fl::op, iter))
-    run_on_host(where_any_fl::op.op, iter, [](at::TensorIterator& host) { where_kernel(at::kCPU, host); });
+    run_on_host(where_any_fl::op.op, iter, [](at::TensorIterator& host) { where_kernel(at::kCPU, host); }, false);
 }
 FL_REGISTER_STUB(where_kernel, ::fl::bridge::where_kernel_fl)
 
@@ -217,7 +209,7 @@ static Tensor sub_tensor(const Tensor& self, const Tensor& other, const at::Scal
   AllocatingIterator iter;
   iter.build_borrowing_binary_op(undefined, self, other);
   alpha_check(iter.dtype(), alpha);
-  sub_kernel(iter, alpha);
+  add_kernel(iter, -alpha);
   return std::move(iter.out);
 }
 static Tensor mul_tensor(const Tensor& self, const Tensor& other) {

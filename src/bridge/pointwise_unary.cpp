@@ -79,11 +79,6 @@ STUB_WITH(logit_stub, "aten::logit", (const at::Scalar& eps), (eps), (eps), [&] 
   Expr clamped = select(e < 0, low, select(low > 1 - e, 1 - e, low));
   return log(clamped / (1 - clamped));
 }())
-// Rounded at 10**-decimals; a negative number of decimals divides first.
-STUB_WITH(round_decimals_stub, "aten::round", (int64_t decimals), (decimals),
-          (std::pow(10.0, static_cast<double>(std::abs(decimals))), decimals < 0),
-          select(z != 0, round(x / y) * y, round(x * y) / y))
-
 HOST_STUB(frexp_stub, "aten::frexp")
 HOST_STUB(special_airy_ai_stub, "aten::special_airy_ai")
 HOST_STUB(special_bessel_j0_stub, "aten::special_bessel_j0")
@@ -113,6 +108,17 @@ constexpr auto kernel = [](auto& iter, std::optional<double> nan, std::optional<
 };
 }
 FL_REGISTER_STUB(nan_to_num_stub, ::fl::bridge::nan_to_num_stub_fl::kernel)
+
+// Rounded at 10**-decimals; a negative number of decimals divides first.
+FORMULA(round_decimals_stub, "aten::round", select(z != 0, round(x / y) * y, round(x * y) / y))
+namespace round_decimals_stub_fl {
+constexpr auto kernel = [](auto& iter, int64_t decimals) {
+  const at::Scalar numbers[] = {std::pow(10.0, static_cast<double>(std::abs(decimals))), decimals < 0};
+  if (!run_iterator(op, iter, numbers, 2))
+    run_on_host(op.op, iter, [&](at::TensorIterator& host) { round_decimals_stub(at::kCPU, host, decimals); });
+};
+}
+FL_REGISTER_STUB(round_decimals_stub, ::fl::bridge::round_decimals_stub_fl::kernel)
 
 // polygamma(n, x) = (-1)^(n+1) n! zeta(n+1, x); orders 0 and 1 have names of their own.
 FORMULA(polygamma_stub, "aten::polygamma", z * apply(FL_OP_ZETA, y, x))

@@ -72,6 +72,8 @@ def check(function, *args, tolerance: float | None = None, device: str = DEVICE,
     try:
         want = function(*args, **kwargs)
     except Exception as error:
+        if "not implemented for" in str(error):  # a dtype that the CPU lacks: the device may have it
+            return
         try:
             function(*there_args, **there_kwargs)
         except type(error):

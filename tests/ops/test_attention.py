@@ -1,7 +1,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import check, no_fallback, tensor, to_device
+from family import check, no_fallback, tensor, to_device
 
 LOOSE = {torch.float16: 1e-2, torch.bfloat16: 6e-2, torch.float32: 1e-4, torch.float64: 1e-7}
 

@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import check, no_fallback, tensor, to_device
+from family import check, no_fallback, tensor, to_device
 
 
 def run(rank, batch, channels, out, size, kernel, transposed=False, dtype=torch.float32, format=None, bias=True, **kwargs):

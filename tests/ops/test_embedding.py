@@ -1,7 +1,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import check, no_fallback, tensor, to_device
+from family import check, no_fallback, tensor, to_device
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])

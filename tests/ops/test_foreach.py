@@ -1,7 +1,7 @@
 
 import pytest
 import torch
-from compare import assert_same, check, no_fallback, tensor, to_device
+from family import assert_same, check, no_fallback, tensor, to_device
 
 SHAPES = [(3, 4), (7,), (), (0,), (2, 3, 5), (1,)]
 

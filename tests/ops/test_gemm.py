@@ -1,6 +1,6 @@
 import pytest
 import torch
-from compare import assert_same, check, layouts, no_fallback, tensor, to_device
+from family import assert_same, check, layouts, no_fallback, tensor, to_device
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 ALL = FLOATS + [torch.int64, torch.int32, torch.uint8, torch.complex64]

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from compare import assert_same, check, layouts, no_fallback, tensor, to_device
+from family import assert_same, check, layouts, no_fallback, tensor, to_device
 
 DTYPES = [torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64]
 

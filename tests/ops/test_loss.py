@@ -1,7 +1,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import check, no_fallback, tensor, to_device
+from family import check, no_fallback, tensor, to_device
 
 
 def targets(*shape, classes=5, ignore=None, seed=0):

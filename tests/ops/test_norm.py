@@ -3,7 +3,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import assert_same, check, no_fallback, tensor, to_device
+from family import assert_same, check, no_fallback, tensor, to_device
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 LOOSE = {torch.float16: 1e-2, torch.bfloat16: 8e-2}

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from compare import no_fallback
+from family import no_fallback
 
 DEVICE = "fl:0"
 

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from compare import check, layouts, no_fallback, tensor, to_device
+from family import check, layouts, no_fallback, tensor, to_device
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]

@@ -1,7 +1,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from compare import check, layouts, no_fallback, tensor, to_device
+from family import check, layouts, no_fallback, tensor, to_device
 
 
 @pytest.mark.parametrize("f", [torch.softmax, torch.log_softmax])
