@@ -493,15 +493,13 @@ int main(int argc, char** argv) {
   load_chip(argc > 1 ? argv[1] : FL_TEST_SIM);
   const int kFloats[] = {FL_F32, FL_F64, FL_F16, FL_BF16};
   products();
-  std::fprintf(stderr, "products done\n");
   product_rules();
   for (int dtype : kFloats) {
-    std::fprintf(stderr, "dtype %d\n", dtype);
-    for (int i = 0; i < 60; ++i) convolution(dtype, 1 + i % 3);
-    for (int i = 0; i < 20; ++i) {
+    for (int i = 0; i < 36; ++i) convolution(dtype, 1 + i % 3);
+    for (int i = 0; i < 12; ++i) {
       for (int kind : {FL_POOL_MAX, FL_POOL_AVERAGE, FL_POOL_ADAPTIVE_AVERAGE}) pooling(dtype, kind, 1 + i % 3);
     }
-    for (int i = 0; i < 40; ++i) attention(dtype);
+    for (int i = 0; i < 24; ++i) attention(dtype);
   }
   for (int dtype : {FL_U8, FL_I8, FL_I16, FL_I32, FL_I64}) {
     for (int i = 0; i < 6; ++i) pooling(dtype, FL_POOL_MAX, 1 + i % 3);
