@@ -22,7 +22,7 @@ const void* extension(const char* name, uint32_t version) {
 
 // Built once, and left standing at exit: a worker may still be running then.
 const fl_chip* make_chip() {
-  auto& claims = *new Claims;
+  static Claims& claims = *new Claims;
 #define SIM_CLAIM(name) claim_##name(claims);
   SIM_ENTRIES(SIM_CLAIM)
 #undef SIM_CLAIM

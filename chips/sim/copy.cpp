@@ -28,21 +28,30 @@ void copy_row(char* to, int64_t to_stride, const char* from, int64_t from_stride
   }
 }
 
-// The two inner dimensions, the source contiguous along the outer one: by tiles, so
-// that a cache line that is read serves its neighbours before it leaves.
+// A plane whose source is contiguous along rows and whose destination is along
+// columns.  Tiles of some cache lines each way go through a buffer: lines a power of
+// two apart fall on one another in the cache, and are touched once so.
 template <class T>
-void copy_transposed(char* to, const char* from, int64_t rows, int64_t to_row, int64_t from_row, int64_t columns,
-                     int64_t to_column, int64_t from_column) {
-  constexpr int64_t kTile = sizeof(T) >= 8 ? 16 : 32;
-  for (int64_t r = 0; r < rows; r += kTile) {
-    int64_t r_end = std::min(rows, r + kTile);
-    for (int64_t c = 0; c < columns; c += kTile) {
-      int64_t c_end = std::min(columns, c + kTile);
-      for (int64_t i = r; i < r_end; ++i) {
-        char* t = to + i * to_row + c * to_column;
-        const char* f = from + i * from_row + c * from_column;
-        for (int64_t j = c; j < c_end; ++j, t += to_column, f += from_column)
-          *reinterpret_cast<T*>(t) = *reinterpret_cast<const T*>(f);
+void copy_transposed(char* to, const char* from, int64_t rows, int64_t to_row, int64_t columns, int64_t from_column) {
+  constexpr int64_t kTile = sizeof(T) > 4 ? 256 / int64_t{sizeof(T)} : 64;
+  T tile[kTile][kTile];
+  for (int64_t c = 0; c < columns; c += kTile) {
+    int64_t width = std::min(kTile, columns - c);
+    for (int64_t r = 0; r < rows; r += kTile) {
+      int64_t height = std::min(kTile, rows - r);
+      const char* f = from + c * from_column + r * int64_t{sizeof(T)};
+      char* t = to + r * to_row + c * int64_t{sizeof(T)};
+      if (width == kTile && height == kTile) {
+        for (int64_t j = 0; j < kTile; ++j) std::memcpy(tile[j], f + j * from_column, sizeof tile[j]);
+        for (int64_t i = 0; i < kTile; ++i, t += to_row) {
+          T line[kTile];
+          for (int64_t j = 0; j < kTile; ++j) line[j] = tile[j][i];
+          std::memcpy(t, line, sizeof line);
+        }
+      } else {
+        for (int64_t i = 0; i < height; ++i)
+          for (int64_t j = 0; j < width; ++j)
+            reinterpret_cast<T*>(t + i * to_row)[j] = reinterpret_cast<const T*>(f + j * from_column)[i];
       }
     }
   }
@@ -61,10 +70,10 @@ void copy_space(const CopySpace& space, char* to, const char* from) {
   int inner = space.ndim - 1;
   // Where the source runs along another dimension than the destination: the pair of
   // them is copied by tiles, everything else is a loop around.
-  if (space.ndim >= 2 && std::llabs(space.stride[inner][1]) > size) {
+  if (space.ndim >= 2 && space.stride[inner][0] == size && space.stride[inner][1] != size && space.stride[inner][1] != 0) {
     int along = -1;
     for (int d = 0; d < inner; ++d)
-      if (std::llabs(space.stride[d][1]) == size) along = d;
+      if (space.stride[d][1] == size) along = d;
     if (along >= 0 && space.size[along] >= 4 && space.size[inner] >= 4) {
       CopySpace outer(2);
       for (int d = 0; d < inner; ++d)
@@ -78,8 +87,8 @@ void copy_space(const CopySpace& space, char* to, const char* from) {
           Cursor<2> at(outer, u / slabs);
           int64_t r = u % slabs * kSlab, rows = std::min(kSlab, space.size[along] - r);
           copy_transposed<T>(to + at.offset[0] + r * space.stride[along][0],
-                             from + at.offset[1] + r * space.stride[along][1], rows, space.stride[along][0],
-                             space.stride[along][1], space.size[inner], space.stride[inner][0], space.stride[inner][1]);
+                             from + at.offset[1] + r * size, rows, space.stride[along][0], space.size[inner],
+                             space.stride[inner][1]);
         }
       });
       return;

@@ -4,6 +4,7 @@
 // gets, which nobody can read, then the workers' view of the same memory.  The
 // distance between the two is the same for all devices (worker_offset).
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -234,6 +235,12 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t deadline
 void futex_wake_all(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, nullptr, nullptr, 0);
 }
+
+bool can_fence_others() {
+  static const bool can = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+  return can;
+}
+void fence_others() { syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
 
 void SpinLock::yield_or_pause(int spins) {
   if (spins < 64)

@@ -70,6 +70,12 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t deadline
 void futex_wake_all(std::atomic<uint32_t>& word);
 int64_t now_ns();
 
+// Two sides that each write one word and read the other's need a full fence on
+// both.  Where the system can run one on all other threads of the process, the
+// side that waits pays for both, and the frequent side for none.
+bool can_fence_others();
+void fence_others();
+
 inline void pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();

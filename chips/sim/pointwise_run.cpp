@@ -32,6 +32,25 @@ char* buffer(size_t bytes) {
   return b.data.get();
 }
 
+// While a block is computed nothing is fetched for the next one: it is asked for
+// ahead, a part before each step.
+struct Prefetch {
+  const char* from[kMaxOperands];
+  int64_t lines[kMaxOperands], done[kMaxOperands];
+  int n = 0;
+  void add(const char* p, int64_t bytes) {
+    from[n] = p, lines[n] = (bytes + 63) / 64, done[n] = 0;
+    ++n;
+  }
+  void some(size_t parts) {
+    for (int k = 0; k < n; ++k) {
+      int64_t stop = std::min(lines[k], done[k] + lines[k] / static_cast<int64_t>(parts) + 1);
+      for (int64_t i = done[k]; i < stop; ++i) __builtin_prefetch(from[k] + 64 * i, 0, 2);
+      done[k] = stop;
+    }
+  }
+};
+
 template <class T>
 void fill_n(void* to, int64_t n, T value) {
   std::fill_n(static_cast<T*>(to), n, value);
@@ -163,7 +182,15 @@ void Points::run(int64_t begin, int64_t end, uint32_t* faults) const {
     for (const Plan::Store& s : p.stores)
       if (s.direct && modes_[p.n_inputs + s.output] == Mode::linear)
         values[s.value] = data[p.n_inputs + s.output] + at * s.bytes;
-    for (const Plan::Step& s : p.steps) s.run(n, values[s.a], values[s.b], values[s.c], values[s.out], faults);
+    Prefetch next;
+    if (needs_slots_ && at + n < end)
+      for (int k = 0; k < space.n; ++k)
+        if (modes_[k] == Mode::linear && p.operand_bytes[k])
+          next.add(data[k] + (at + n) * p.operand_bytes[k], std::min(block, end - at - n) * p.operand_bytes[k]);
+    for (const Plan::Step& s : p.steps) {
+      next.some(p.steps.size());
+      s.run(n, values[s.a], values[s.b], values[s.c], values[s.out], faults);
+    }
     for (const Plan::Store& s : p.stores) {
       int operand = p.n_inputs + s.output;
       char* to = data[operand];

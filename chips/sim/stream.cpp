@@ -46,6 +46,7 @@ struct Stream {
   Device* device;
   std::atomic<int> references{2};  // the handle and the worker; events add theirs
   char* ring;
+  const bool fenced_by_worker = can_fence_others();
 
   alignas(64) SpinLock submission;
   uint64_t reserved = 0;        // under submission: what ring_commit publishes
@@ -194,7 +195,8 @@ void Stream::work() {
         }
       if (found) continue;
       asleep.store(1);
-      // Sequentially consistent with ring_commit(): it sees us asleep, or we see the head.
+      // With ring_commit(): it sees us asleep, or we see the head.
+      if (can_fence_others()) fence_others();
       if (head.load() == position && !stopped.load()) futex_wait(asleep, 1, -1);
       asleep.store(0);
       continue;
@@ -267,7 +269,13 @@ void* ring_begin(const fl_launch* launch, const char* name, size_t bytes, void (
 
 void ring_commit(const fl_launch* launch) {
   Stream& s = *stream_of(launch->stream);
-  s.head.store(s.reserved);
+  // Exchanging the head would wait for the worker's cache to let its line go.
+  if (s.fenced_by_worker) {
+    s.head.store(s.reserved, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  } else {
+    s.head.store(s.reserved, std::memory_order_seq_cst);
+  }
   uint32_t asleep = s.asleep.load();
   s.submission.unlock();
   if (asleep && s.asleep.exchange(0)) futex_wake_all(s.asleep);
