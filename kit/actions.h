@@ -19,7 +19,9 @@ void drain_faults(fl_stream stream);  // stops when they do not end
 
 class Event {
  public:
-  explicit Event(int32_t device = 0, uint32_t flags = 0) { ok(chip().stream.event_create(device, flags, &event), "event create"); }
+  explicit Event(int32_t device = 0, uint32_t flags = 0) {
+    ok(chip().stream.event_create(device, flags, &event), "event create");
+  }
   ~Event() { chip().stream.event_destroy(event); }
   Event(const Event&) = delete;
   operator fl_event() const { return event; }

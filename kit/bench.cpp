@@ -30,7 +30,9 @@ std::string bench() {
   Session session;
   auto settle = [&] { session.synchronize(); };
   std::string lines;
-  auto row = [&](const char* what, double value, const char* unit) { lines += text("%-44s %10.1f %s\n", what, value, unit); };
+  auto row = [&](const char* what, double value, const char* unit) {
+    lines += text("%-44s %10.1f %s\n", what, value, unit);
+  };
 
   Tensor x = session.put(Array(FL_F32, {1})), y = session.output(FL_F32, {1});
   fl::Builder b;
@@ -41,8 +43,17 @@ std::string bench() {
   const fl_op_api& op = chip().op;
   row("launch: add of 1 element, queued", cost(200, 101, [&] { op.pointwise(launch, &add); }, settle), "ns");
   fl_copy_args copy_args{*x, *y};
-  row("launch: copy of 1 element, queued", cost(200, 101, [&] { op.copy(launch, &copy_args); }, settle), "ns");
-  row("launch and wait: add of 1 element", cost(1, 501, [&] { op.pointwise(launch, &add); session.synchronize(); }, [] {}), "ns");
+  row("launch: copy of 1 element, queued",
+      cost(200, 101, [&] { op.copy(launch, &copy_args); }, settle), "ns");
+  row("launch and wait: add of 1 element",
+      cost(
+          1, 501,
+          [&] {
+            op.pointwise(launch, &add);
+            session.synchronize();
+          },
+          [] {}),
+      "ns");
   auto allocate = [&](size_t bytes) {
     void* p = nullptr;
     chip().memory.malloc(0, bytes, &p);
@@ -67,10 +78,13 @@ std::string bench() {
   for (auto& t : transfers) {
     void* hosts = t.fast ? pinned : pageable.data();
     bool up = t.kind == FL_HOST_TO_DEVICE;
-    double ns = cost(1, 7, [&] {
-      chip().memory.copy(launch, t.kind, up ? device : hosts, up ? hosts : device, kBytes);
-      session.synchronize();
-    }, [] {});
+    double ns = cost(
+        1, 7,
+        [&] {
+          chip().memory.copy(launch, t.kind, up ? device : hosts, up ? hosts : device, kBytes);
+          session.synchronize();
+        },
+        [] {});
     row(t.what, static_cast<double>(kBytes) / ns, "GB/s");
   }
   session.release(device);

@@ -18,16 +18,20 @@ void check(Session& session, unsigned d, const Attention& r, bool backward) {
   Random random(d + r.L);
   unsigned s = statistic_type(d);
   const double scale = 0.3;
-  Array q = Array::random(random, d, {r.B, r.H, r.L, r.E}, -1, 1), k = Array::random(random, d, {r.B, r.Hk, r.S, r.E}, -1, 1);
-  Array v = Array::random(random, d, {r.B, r.Hk, r.S, r.Ev}, -1, 1), bias = Array::random(random, d, {1, r.H, r.L, r.S}, -1, 1);
+  Array q = Array::random(random, d, {r.B, r.H, r.L, r.E}, -1, 1),
+        k = Array::random(random, d, {r.B, r.Hk, r.S, r.E}, -1, 1);
+  Array v = Array::random(random, d, {r.B, r.Hk, r.S, r.Ev}, -1, 1),
+        bias = Array::random(random, d, {1, r.H, r.L, r.S}, -1, 1);
   Array g = Array::random(random, d, {r.B, r.H, r.L, r.Ev}, -1, 1);
   if (r.mask_row)
     for (int64_t i = 0; i < bias.numel(); ++i)
       if (i / r.S % r.L == 2 || (i % r.S) % 3 == 1) bias.set(i, Number::floating(-INFINITY));
-  std::vector<real> queries = reals(q), keys = reals(k), values = reals(v), biases = reals(bias), grads = reals(g);
+  std::vector<real> queries = reals(q), keys = reals(k), values = reals(v), biases = reals(bias),
+                    grads = reals(g);
   std::vector<real> out(g.numel()), lse(r.B * r.H * r.L), gq(q.numel()), gk(k.numel()), gv(v.numel());
   for (int64_t row = 0; row < r.B * r.H * r.L; ++row) {
-    int64_t b = row / (r.H * r.L), h = row / r.L % r.H, l = row % r.L, kv = (b * r.Hk + h / (r.H / r.Hk)) * r.S;
+    int64_t b = row / (r.H * r.L), h = row / r.L % r.H, l = row % r.L,
+            kv = (b * r.Hk + h / (r.H / r.Hk)) * r.S;
     std::vector<real> p(r.S);
     real top = -INFINITY, sum = 0;
     for (int64_t j = 0; j < r.S; ++j) {
@@ -56,9 +60,11 @@ void check(Session& session, unsigned d, const Attention& r, bool backward) {
         gk[(kv + j) * r.E + e] += scale * p[j] * (dp[j] - delta) * queries[row * r.E + e];
       }
   }
-  std::string what = text("H %lld/%lld, L %lld, S %lld%s%s, %s", (long long)r.H, (long long)r.Hk, (long long)r.L, (long long)r.S, r.causal ? ", causal" : "",
-                          r.bias ? ", bias" : "", layout_name(r.layout));
-  Tensor tq = session.put(q, r.layout), tk = session.put(k, r.layout), tv = session.put(v, r.layout), tb = session.put(bias);
+  std::string what =
+      text("H %lld/%lld, L %lld, S %lld%s%s, %s", (long long)r.H, (long long)r.Hk, (long long)r.L,
+           (long long)r.S, r.causal ? ", causal" : "", r.bias ? ", bias" : "", layout_name(r.layout));
+  Tensor tq = session.put(q, r.layout), tk = session.put(k, r.layout), tv = session.put(v, r.layout),
+         tb = session.put(bias);
   fl_tensor bias_view = *tb;
   std::vector<int64_t> bias_sizes = {r.B, r.H, r.L, r.S}, bias_strides = tb.strides;
   bias_strides[0] = 0;
@@ -75,8 +81,10 @@ void check(Session& session, unsigned d, const Attention& r, bool backward) {
   for (int64_t i = 0; i < o.numel(); ++i) o.set(i, Number::floating(out[i]));
   for (int64_t i = 0; i < l.numel(); ++i) l.set(i, Number::floating(lse[i]));
   Tensor to = session.put(o), tl = session.put(l), tg = session.put(g, r.layout);
-  Tensor tgq = session.output(d, q.sizes, r.layout), tgk = session.output(d, k.sizes), tgv = session.output(d, v.sizes, r.layout);
-  fl_attention_backward_args args{*tq, *tk, *tv, *to, *tl, *tg, r.bias ? &bias_view : nullptr, *tgq, *tgk, *tgv, scale, r.causal, 0};
+  Tensor tgq = session.output(d, q.sizes, r.layout), tgk = session.output(d, k.sizes),
+         tgv = session.output(d, v.sizes, r.layout);
+  fl_attention_backward_args args{*tq,  *tk,  *tv,  *to,   *tl,      *tg, r.bias ? &bias_view : nullptr,
+                                  *tgq, *tgk, *tgv, scale, r.causal, 0};
   ok(KIT_LAUNCH(attention_backward, &session.launch, &args), "attention_backward");
   expect_near(session, tgq, gq, "grad_q, " + what);
   expect_near(session, tgk, gk, "grad_k, " + what);
@@ -93,11 +101,14 @@ void each(unsigned entry, bool backward) {
       last.layout = Layout::transposed, last.bias = true;
       grouped.Hk = 1, grouped.layout = Layout::padded;
       long_one.L = 70, long_one.S = 150, long_one.E = long_one.Ev = 64, long_one.causal = true;
-      for (const Attention& r : {plain, causal, biased, square, last, long_one, grouped}) check(session, d, r, backward);
+      for (const Attention& r : {plain, causal, biased, square, last, long_one, grouped})
+        check(session, d, r, backward);
     });
 }
 
-KIT_TEST("attention", "every claimed dtype: grouped heads, causal, bias, layouts; lse") { each(FL_ENTRY_ATTENTION, false); }
+KIT_TEST("attention", "every claimed dtype: grouped heads, causal, bias, layouts; lse") {
+  each(FL_ENTRY_ATTENTION, false);
+}
 KIT_TEST("attention_backward", "the gradients of q, k and v") { each(FL_ENTRY_ATTENTION_BACKWARD, true); }
 
 KIT_TEST("ATT-1", "a row whose keys are all masked gives zeros, and lse -inf") {
@@ -120,7 +131,8 @@ KIT_TEST("multi_tensor", "one program over many tensors of different shapes, wit
       // p, m = p - rate × m × own, m × decay, in place
       fl::Builder b;
       fl::Value p = b.load(0, memory), m = b.load(1, memory);
-      b.store(0, b.op(FL_OP_SUB, p, b.op(FL_OP_MUL, b.op(FL_OP_MUL, m, b.scalar(0, t)), b.scalar(2, t))), memory);
+      b.store(0, b.op(FL_OP_SUB, p, b.op(FL_OP_MUL, b.op(FL_OP_MUL, m, b.scalar(0, t)), b.scalar(2, t))),
+              memory);
       b.store(1, b.op(FL_OP_MUL, m, b.scalar(1, t)), memory);
       const std::vector<std::vector<int64_t>> shapes = {{1}, {7}, {33, 65}, {2, 3, 4}, {70001}, {}, {100}};
       std::vector<Array> ps, ms;
@@ -135,7 +147,8 @@ KIT_TEST("multi_tensor", "one program over many tensors of different shapes, wit
       }
       for (Tensor& x : tensors) views.push_back(*x);
       fl_scalar shared[2] = {scalar(t, Number::floating(0.5L)), scalar(t, Number::floating(0.75L))};
-      fl_multi_tensor_args args{b.finish(), views.data(), views.data(), shared, own.data(), static_cast<int32_t>(shapes.size()), 1};
+      fl_multi_tensor_args args{
+          b.finish(), views.data(), views.data(), shared, own.data(), static_cast<int32_t>(shapes.size()), 1};
       ok(KIT_LAUNCH(multi_tensor, &session.launch, &args), "multi_tensor");
       for (size_t i = 0; i < shapes.size(); ++i) {
         std::vector<real> new_p, new_m;

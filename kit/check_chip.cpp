@@ -51,17 +51,20 @@ KIT_TEST("CHP-1", "the chip's name is lower-case letters, digits and '_', a lett
   const char* name = chip().table->name;
   REQUIRE(name && name[0] >= 'a' && name[0] <= 'z', "the name is \"%s\"", name ? name : "NULL");
   for (const char* p = name; *p; ++p)
-    REQUIRE((*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') || *p == '_', "the name \"%s\" has a '%c'", name, *p);
+    REQUIRE((*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') || *p == '_', "the name \"%s\" has a '%c'",
+            name, *p);
   REQUIRE(chip().table->release && *chip().table->release, "the chip has no release");
 }
 
 KIT_TEST("CHP-2", "an unknown extension gives NULL") {
-  if (chip().table->size < sizeof(fl_chip) || !chip().table->extension) not_applicable("the chip has no extensions");
+  if (chip().table->size < sizeof(fl_chip) || !chip().table->extension)
+    not_applicable("the chip has no extensions");
   REQUIRE(!chip().table->extension("kit.no_such_extension", 1), "an unknown name gave a table");
 }
 
 KIT_TEST("CHP-3", "fl_chip_entry starts no device and no thread, and gives the same table again") {
-  REQUIRE(thread_count() == 1, "after loading and counting devices the process has %d threads", thread_count());
+  REQUIRE(thread_count() == 1, "after loading and counting devices the process has %d threads",
+          thread_count());
   REQUIRE(chip().entry(FL_ABI_VERSION, host()) == chip().table, "the second call gave another table");
   REQUIRE(thread_count() == 1, "the second call started a thread");
 }
@@ -86,8 +89,11 @@ KIT_TEST("CHP-4", "a host of the same major version is never refused for its min
 
 KIT_TEST("DEV-1", "the number of devices does not change") {
   int32_t before = device_count();
-  { Session session; }
-  REQUIRE(device_count() == before, "%d devices before a device was opened, %d after", before, device_count());
+  {
+    Session session;
+  }
+  REQUIRE(device_count() == before, "%d devices before a device was opened, %d after", before,
+          device_count());
 }
 
 KIT_TEST("DEV-2", "count and properties start no device; a process that called only them may fork") {
@@ -100,8 +106,9 @@ KIT_TEST("DEV-2", "count and properties start no device; a process that called o
     execl(self, self, "--fork-check", library_path().c_str(), static_cast<char*>(nullptr));
     return 98;
   });
-  REQUIRE(status == 0, "%s", status == 97 ? "count or properties started a thread"
-                                          : "a device did not work in a fork of a process that had called only them");
+  REQUIRE(status == 0, "%s",
+          status == 97 ? "count or properties started a thread"
+                       : "a device did not work in a fork of a process that had called only them");
 }
 
 KIT_TEST("DEV-3", "a device outside 0 <= device < count gives FL_INVALID") {
@@ -132,7 +139,8 @@ KIT_TEST("DEV-4", "identity is unique among the chip's devices and stable across
     REQUIRE(!identity.empty(), "device %d has no identity", d);
     REQUIRE(seen.insert(identity).second, "two devices have the identity %s", identity.c_str());
   }
-  FILE* other = popen(("/proc/" + std::to_string(getpid()) + "/exe --devices '" + library_path() + "'").c_str(), "r");
+  FILE* other =
+      popen(("/proc/" + std::to_string(getpid()) + "/exe --devices '" + library_path() + "'").c_str(), "r");
   REQUIRE(other, "cannot start another process");
   std::string theirs;
   char line[512];
@@ -164,7 +172,8 @@ KIT_TEST("DEV-6", "properties fills at most `size` bytes and describes the devic
   ok(chip().device.properties(0, &room.p), "properties");
   const char* bytes = reinterpret_cast<const char*>(&room);
   for (size_t i = offsetof(fl_device_properties, total_memory); i < sizeof room; ++i)
-    REQUIRE(bytes[i] == 0x5a, "byte %zu was written, of %zu offered", i, offsetof(fl_device_properties, total_memory));
+    REQUIRE(bytes[i] == 0x5a, "byte %zu was written, of %zu offered", i,
+            offsetof(fl_device_properties, total_memory));
   fl_device_properties p = properties(0);
   REQUIRE(p.name[0] && memchr(p.name, 0, sizeof p.name), "the device has no name");
   REQUIRE(p.total_memory > 0, "total_memory is 0");

@@ -42,14 +42,22 @@ void check(Session& session, const Request& r) {
   Array a = Array::random(random, r.dtype, {r.B, r.M, r.K}, -3, 3);
   Array b = Array::random(random, r.dtype, {r.shared_b ? 1 : r.B, r.K, r.N}, -3, 3);
   std::vector<int64_t> sizes = {r.B, r.M, r.N};
-  Array c = Array::random(random, r.dtype, r.c == 2 ? std::vector<int64_t>{1, 1, r.N} : r.c == 3 ? std::vector<int64_t>{1, 1, 1} : sizes, -3, 3);
+  Array c = Array::random(random, r.dtype,
+                          r.c == 2   ? std::vector<int64_t>{1, 1, r.N}
+                          : r.c == 3 ? std::vector<int64_t>{1, 1, 1}
+                                     : sizes,
+                          -3, 3);
   Array extra = Array::random(random, r.dtype, {1, 1, r.N}, -3, 3);
-  Tensor ta = put_matrix(session, a, r.a), tb = put_matrix(session, b, r.b), tc = session.put(c), te = session.put(extra);
-  Tensor out = put_matrix(session, [&] {  // NaN where floats are: what out held is not read
-    Array old(r.dtype, sizes);
-    for (int64_t i = 0; i < old.numel(); ++i) old.set(i, {77, NAN, 0});
-    return old;
-  }(), r.out);
+  Tensor ta = put_matrix(session, a, r.a), tb = put_matrix(session, b, r.b), tc = session.put(c),
+         te = session.put(extra);
+  Tensor out = put_matrix(
+      session,
+      [&] {  // NaN where floats are: what out held is not read
+        Array old(r.dtype, sizes);
+        for (int64_t i = 0; i < old.numel(); ++i) old.set(i, {77, NAN, 0});
+        return old;
+      }(),
+      r.out);
   auto broadcast = [&](Tensor& t) {
     for (int d = 0; d < 3; ++d)
       if (t.sizes[d] == 1 && sizes[d] != 1) t.strides[d] = 0;
@@ -68,7 +76,8 @@ void check(Session& session, const Request& r) {
     fl::Builder p;
     uint8_t w = static_cast<uint8_t>(wide);
     fl::Value x = p.load(0, w), e = p.load(1, static_cast<uint8_t>(r.dtype), w);
-    p.store(0, p.op(FL_OP_MAX, p.op(FL_OP_ADD, x, e), p.op(FL_OP_MUL, x, p.scalar(0, w))), static_cast<uint8_t>(r.dtype));
+    p.store(0, p.op(FL_OP_MAX, p.op(FL_OP_ADD, x, e), p.op(FL_OP_MUL, x, p.scalar(0, w))),
+            static_cast<uint8_t>(r.dtype));
     args.epilogue = p.finish();
     broadcast(te);
     extra_view = *te;
@@ -85,14 +94,17 @@ void check(Session& session, const Request& r) {
     real size = 0;
     uint64_t integer = 0;
     for (int64_t k = 0; k < r.K; ++k) {
-      Number x = a.at((at[0] * r.M + at[1]) * r.K + k), y = b.at(((r.shared_b ? 0 : at[0]) * r.K + k) * r.N + at[2]);
+      Number x = a.at((at[0] * r.M + at[1]) * r.K + k),
+             y = b.at(((r.shared_b ? 0 : at[0]) * r.K + k) * r.N + at[2]);
       integer += static_cast<uint64_t>(x.i) * static_cast<uint64_t>(y.i);
       sum += x.c() * y.c();
       size += std::abs(x.c() * y.c());
     }
     Number add = r.c ? c.at(broadcast_index(at, c.sizes)) : Number();
     Number v{static_cast<int64_t>(integer * static_cast<uint64_t>(static_cast<int64_t>(r.alpha)) +
-                                  static_cast<uint64_t>(add.i) * static_cast<uint64_t>(static_cast<int64_t>(r.beta))), 0, 0};
+                                  static_cast<uint64_t>(add.i) *
+                                      static_cast<uint64_t>(static_cast<int64_t>(r.beta))),
+             0, 0};
     if (!is_integer(r.dtype)) v = Number::complex(r.alpha * sum + (r.c ? r.beta * add.c() : 0));
     if (r.epilogue) v.re = std::max(v.re + extra.at(at[2]).re, v.re * 0.25L);
     want.push_back(v);
@@ -104,15 +116,23 @@ void check(Session& session, const Request& r) {
     t.absolute = reach * (component(r.dtype) == FL_F64 ? 1e-14L : 1e-6L);
     t.ulps = narrow ? 0.51L : 1;  // rounded once
   }
-  expect_close(session.get(out), want, t, text("%s [%lld, %lld, %lld] × [%lld, %lld], a %s, b %s, out %s", dtype_name(r.dtype),
-               (long long)r.B, (long long)r.M, (long long)r.K, (long long)r.K, (long long)r.N, kOrders[r.a], kOrders[r.b], kOrders[r.out]));
+  expect_close(session.get(out), want, t,
+               text("%s [%lld, %lld, %lld] × [%lld, %lld], a %s, b %s, out %s", dtype_name(r.dtype),
+                    (long long)r.B, (long long)r.M, (long long)r.K, (long long)r.K, (long long)r.N,
+                    kOrders[r.a], kOrders[r.b], kOrders[r.out]));
 }
 
 KIT_TEST("gemm", "every claimed dtype agrees with the reference: shapes, alpha, beta, c, shared matrices") {
   Session session;
   for (unsigned d : claimed(FL_ENTRY_GEMM, FL_ANY))
     run_case(dtype_name(d), [&] {
-      for (auto [B, M, N, K] : {std::array<int64_t, 4>{1, 1, 1, 1}, {1, 33, 65, 129}, {3, 1, 17, 31}, {2, 17, 1, 8}, {4, 5, 6, 1}, {1, 130, 70, 40}, {70, 2, 3, 4}}) {
+      for (auto [B, M, N, K] : {std::array<int64_t, 4>{1, 1, 1, 1},
+                                {1, 33, 65, 129},
+                                {3, 1, 17, 31},
+                                {2, 17, 1, 8},
+                                {4, 5, 6, 1},
+                                {1, 130, 70, 40},
+                                {70, 2, 3, 4}}) {
         Request r;
         r.dtype = d, r.B = B, r.M = M, r.N = N, r.K = K;
         check(session, r);
@@ -124,7 +144,8 @@ KIT_TEST("gemm", "every claimed dtype agrees with the reference: shapes, alpha, 
     });
 }
 
-KIT_TEST("GEM-1", "one of the last two strides is 1, all others are arbitrary; c has any strides, 0 included") {
+KIT_TEST("GEM-1",
+         "one of the last two strides is 1, all others are arbitrary; c has any strides, 0 included") {
   Session session;
   for (unsigned d : claimed(FL_ENTRY_GEMM, FL_ANY))
     for (Order a : {kRows, kColumns, kPadded})
@@ -133,7 +154,8 @@ KIT_TEST("GEM-1", "one of the last two strides is 1, all others are arbitrary; c
           for (Order out : {kRows, kColumns, kPadded})
             for (int c : {0, 2, 3}) {
               Request r;
-              r.dtype = d, r.M = 19, r.N = 23, r.K = 37, r.a = a, r.b = b, r.out = out, r.c = c, r.beta = c ? 2 : 0;
+              r.dtype = d, r.M = 19, r.N = 23, r.K = 37, r.a = a, r.b = b, r.out = out, r.c = c,
+              r.beta = c ? 2 : 0;
               check(session, r);
             }
         });

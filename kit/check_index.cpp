@@ -66,8 +66,9 @@ void check_gather(Session& session, const Indexed& r) {
   for (int64_t i = 0; i < r.points; ++i) {
     int64_t k = index[i] < 0 ? index[i] + r.size : index[i];
     if (memcmp(&got.bytes[i * row], &from.bytes[k * row], row) != 0)
-      stop("row %lld of %s, index %lld: the bytes are not those of the source (%s, %s)", static_cast<long long>(i), dtype_name(r.dtype),
-           static_cast<long long>(index[i]), layout_name(r.sparse), layout_name(r.dense));
+      stop("row %lld of %s, index %lld: the bytes are not those of the source (%s, %s)",
+           static_cast<long long>(i), dtype_name(r.dtype), static_cast<long long>(index[i]),
+           layout_name(r.sparse), layout_name(r.dense));
   }
 }
 
@@ -76,12 +77,14 @@ void check_scatter(Session& session, const Indexed& r) {
   auto values = [&](std::vector<int64_t> sizes) {
     Array a = Array::random(random, r.dtype, std::move(sizes), -5, 5);
     for (int64_t i = 0; i < a.numel() && is_real(r.dtype); ++i)  // sums and products without rounding
-      a.set(i, Number::floating(r.mode == FL_SCATTER_MUL ? std::exp2(std::floor(a.at(i).re / 3)) : std::floor(a.at(i).re)));
+      a.set(i, Number::floating(r.mode == FL_SCATTER_MUL ? std::exp2(std::floor(a.at(i).re / 3))
+                                                         : std::floor(a.at(i).re)));
     return a;
   };
   Array before = values({r.size, r.columns}), from = values({r.points, r.columns});
   std::vector<int64_t> index = draw(random, r);
-  Tensor to = session.put(before, r.sparse), source = session.put(from, r.dense), where = session.put(indices(r.index_dtype, {r.points}, index));
+  Tensor to = session.put(before, r.sparse), source = session.put(from, r.dense),
+         where = session.put(indices(r.index_dtype, {r.points}, index));
   Views v;
   make_views(v, to, where, r);
   fl_scatter_args args{};
@@ -98,7 +101,8 @@ void check_scatter(Session& session, const Indexed& r) {
     Number& x = want[(k < 0 ? k + r.size : k) * r.columns + i % r.columns];
     static const unsigned kOps[] = {FL_OP_COUNT, FL_OP_ADD, FL_OP_MUL, FL_OP_MIN, FL_OP_MAX};
     unsigned type = register_type(r.dtype);
-    x = r.mode == FL_SCATTER_SET ? from.at(i) : rounded(r.dtype, reference_op(kOps[r.mode], type, x, from.at(i), {}));
+    x = r.mode == FL_SCATTER_SET ? from.at(i)
+                                 : rounded(r.dtype, reference_op(kOps[r.mode], type, x, from.at(i), {}));
   }
   bool rounds = is_complex(r.dtype) && r.mode == FL_SCATTER_MUL;
   Tolerance t{0, rounds ? (component(r.dtype) == FL_F64 ? 1e-12L : 1e-4L) : 0, 0};
@@ -129,7 +133,8 @@ KIT_TEST("gather", "every claimed dtype, layout and index dtype agrees with the 
     Random random(4);
     Array x = Array::random(random, FL_F32, {4, 3, 5});
     std::vector<int64_t> i = {0, 3, 2, 1, 3, 0}, j = {4, 0, 1, 3, 2, 2};
-    Tensor source = session.put(x), ti = session.put(indices(FL_I64, {6}, i)), tj = session.put(indices(FL_I64, {6}, j));
+    Tensor source = session.put(x), ti = session.put(indices(FL_I64, {6}, i)),
+           tj = session.put(indices(FL_I64, {6}, j));
     Tensor out = session.output(FL_F32, {6, 3});
     int64_t sizes[2] = {6, 3}, from_strides[2] = {0, 5}, index_strides[2] = {1, 0};
     fl_tensor both[2] = {*ti, *tj};
@@ -152,7 +157,8 @@ void check_bounds(unsigned entry, int64_t bad, uint32_t flags) {
   Indexed r;
   r.size = 4, r.points = 3, r.columns = 2;
   Array base = Array(FL_F32, {4, 2});
-  Tensor sparse = session.put(base), dense = session.output(FL_F32, {3, 2}), where = session.put(indices(FL_I64, {3}, {0, bad, 1}));
+  Tensor sparse = session.put(base), dense = session.output(FL_F32, {3, 2}),
+         where = session.put(indices(FL_I64, {3}, {0, bad, 1}));
   Views v;
   make_views(v, sparse, where, r);
   fl_launch launch = session.tagged(55);
@@ -164,24 +170,28 @@ void check_bounds(unsigned entry, int64_t bad, uint32_t flags) {
   } else {
     fl_scatter_args args{};
     args.to = v.sparse, args.from = *dense, args.indices = &v.index;
-    args.index_size[0] = 4, args.index_stride[0] = 2, args.n_indices = 1, args.flags = flags, args.mode = FL_SCATTER_SET;
+    args.index_size[0] = 4, args.index_stride[0] = 2, args.n_indices = 1, args.flags = flags,
+    args.mode = FL_SCATTER_SET;
     ok(KIT_LAUNCH(scatter, &launch, &args), "scatter");
   }
   fl_status status = chip().stream.synchronize(session.stream, -1);
-  REQUIRE(status == FL_INDEX_OUT_OF_RANGE, "index %lld of size 4: synchronize gave %s", static_cast<long long>(bad), status_name(status));
+  REQUIRE(status == FL_INDEX_OUT_OF_RANGE, "index %lld of size 4: synchronize gave %s",
+          static_cast<long long>(bad), status_name(status));
   fl_fault fault;
   ok(take_fault(session.stream, fault), "fault");
   expect_status(fault.status, FL_INDEX_OUT_OF_RANGE, "the fault");
   std::string said = fault.text;
   REQUIRE(said.find(std::to_string(bad)) != std::string::npos && said.find('4') != std::string::npos,
-          "the fault's text has not the index %lld and the size 4: \"%s\"", static_cast<long long>(bad), said.c_str());
+          "the fault's text has not the index %lld and the size 4: \"%s\"", static_cast<long long>(bad),
+          said.c_str());
   drain_faults(session.stream);
   session.get(sparse);  // nothing around it was written
   session.get(dense);
 }
 
 KIT_TEST("GAT-1", "an index out of range is a fault with the index and the size; nothing outside is read") {
-  for (int64_t bad : {int64_t{4}, int64_t{-1}, int64_t{1} << 40, -(int64_t{1} << 40), INT64_MAX, INT64_MIN, (int64_t{1} << 32) + 1})
+  for (int64_t bad : {int64_t{4}, int64_t{-1}, int64_t{1} << 40, -(int64_t{1} << 40), INT64_MAX, INT64_MIN,
+                      (int64_t{1} << 32) + 1})
     run_case(text("index %lld", static_cast<long long>(bad)), [&] { check_bounds(FL_ENTRY_GATHER, bad, 0); });
   run_case("index -5 with FL_INDEX_WRAP", [&] { check_bounds(FL_ENTRY_GATHER, -5, FL_INDEX_WRAP); });
 }
@@ -196,12 +206,14 @@ KIT_TEST("GAT-2", "elements move as bytes: every claimed dtype, NaN payloads inc
       for (char& c : from.bytes) c = static_cast<char>(random.next());
       if (d == FL_F32)
         for (int i = 0; i < 16; ++i) {
-          uint32_t nan = (i % 2 ? 0xff800001u : 0x7fa00000u) + static_cast<uint32_t>(i);  // signalling ones too
+          uint32_t nan =
+              (i % 2 ? 0xff800001u : 0x7fa00000u) + static_cast<uint32_t>(i);  // signalling ones too
           memcpy(&from.bytes[i * 4], &nan, 4);
         }
       std::vector<int64_t> order;
       for (int64_t i = 0; i < 64; ++i) order.push_back(63 - i);
-      Tensor source = session.put(from), where = session.put(indices(FL_I64, {64}, order)), out = session.output(d, {64});
+      Tensor source = session.put(from), where = session.put(indices(FL_I64, {64}, order)),
+             out = session.output(d, {64});
       int64_t zero = 0;
       fl_gather_args args{};
       args.from = *source, args.out = *out, args.indices = where.view();
@@ -211,7 +223,8 @@ KIT_TEST("GAT-2", "elements move as bytes: every claimed dtype, NaN payloads inc
       Array got = session.get(out);
       size_t size = dtype_size(d);
       for (int64_t i = 0; i < 64; ++i)
-        REQUIRE(memcmp(&got.bytes[i * size], &from.bytes[(63 - i) * size], size) == 0, "element %lld has other bits", static_cast<long long>(i));
+        REQUIRE(memcmp(&got.bytes[i * size], &from.bytes[(63 - i) * size], size) == 0,
+                "element %lld has other bits", static_cast<long long>(i));
     });
   }
 }
@@ -237,7 +250,8 @@ KIT_TEST("scatter", "every claimed mode and dtype agrees with the reference") {
 
 KIT_TEST("SCA-1", "an index out of range is a fault; nothing outside is written") {
   for (int64_t bad : {int64_t{4}, int64_t{-1}, int64_t{1} << 40, INT64_MIN, (int64_t{1} << 32) + 1})
-    run_case(text("index %lld", static_cast<long long>(bad)), [&] { check_bounds(FL_ENTRY_SCATTER, bad, 0); });
+    run_case(text("index %lld", static_cast<long long>(bad)),
+             [&] { check_bounds(FL_ENTRY_SCATTER, bad, 0); });
   run_case("index -5 with FL_INDEX_WRAP", [&] { check_bounds(FL_ENTRY_SCATTER, -5, FL_INDEX_WRAP); });
 }
 
@@ -250,14 +264,17 @@ KIT_TEST("SCA-2", "ADD, MUL, MIN and MAX with equal indices combine all of them"
         for (int64_t points : {60, 4001}) {
           Indexed r;
           r.dtype = d, r.mode = mode, r.size = 3, r.points = points, r.columns = 4;
-          if (mode == FL_SCATTER_MUL || d == FL_F16 || d == FL_BF16) r.points = 9;  // stay in range, and exact
+          if (mode == FL_SCATTER_MUL || d == FL_F16 || d == FL_BF16)
+            r.points = 9;  // stay in range, and exact
           check_scatter(session, r);
         }
       });
     }
 }
 
-KIT_TEST("SCA-3", "SET with equal indices gives one of the values, whole; deterministic: the last, and ADD adds in order") {
+KIT_TEST(
+    "SCA-3",
+    "SET with equal indices gives one of the values, whole; deterministic: the last, and ADD adds in order") {
   Session session;
   for (unsigned d : claimed(FL_ENTRY_SCATTER, FL_SCATTER_SET))
     run_case(text("SET %s, deterministic", dtype_name(d)), [&] {
@@ -272,8 +289,10 @@ KIT_TEST("SCA-3", "SET with equal indices gives one of the values, whole; determ
       r.dtype = d;
       Array from(d, {3000}), before(d, {7});
       std::vector<int64_t> index;
-      for (int64_t i = 0; i < 3000; ++i) index.push_back(i * i % 7), from.set(i, {index.back() % 2, static_cast<real>(index.back()), 0});
-      Tensor to = session.put(before), source = session.put(from), where = session.put(indices(FL_I64, {3000}, index));
+      for (int64_t i = 0; i < 3000; ++i)
+        index.push_back(i * i % 7), from.set(i, {index.back() % 2, static_cast<real>(index.back()), 0});
+      Tensor to = session.put(before), source = session.put(from),
+             where = session.put(indices(FL_I64, {3000}, index));
       int64_t zero = 0, n = 3000;
       fl_scatter_args args{};
       args.to = *to, args.from = *source, args.indices = where.view();
@@ -296,7 +315,8 @@ KIT_TEST("SCA-3", "SET with equal indices gives one of the values, whole; determ
       from.set(i, Number::floating(v));
       sum += v;
     }
-    Tensor to = session.put(before), source = session.put(from), where = session.put(indices(FL_I64, {999}, std::vector<int64_t>(999, 0)));
+    Tensor to = session.put(before), source = session.put(from),
+           where = session.put(indices(FL_I64, {999}, std::vector<int64_t>(999, 0)));
     int64_t zero = 0, n = 999;
     fl_scatter_args args{};
     args.to = *to, args.from = *source, args.indices = where.view();
@@ -325,7 +345,8 @@ KIT_TEST("SCA-4", "F16 and BF16 ADD round after each addition or once") {
 
 // ------------------------------------------------------------------ random
 
-const char* const kDistributions[] = {"BITS32", "BITS64", "RANGE32", "RANGE64", "UNIFORM32", "UNIFORM64", "NORMAL32", "NORMAL64"};
+const char* const kDistributions[] = {"BITS32",    "BITS64",    "RANGE32",  "RANGE64",
+                                      "UNIFORM32", "UNIFORM64", "NORMAL32", "NORMAL64"};
 
 struct Draw {
   unsigned kind, dtype;
@@ -372,17 +393,34 @@ void check(Session& session, const Draw& d, const char* what) {
       real v = rounded(d.dtype, Number::floating(d.a.v.f + u * (real(d.b.v.f) - d.a.v.f))).re;
       return Number::floating(d.b.v.f > d.a.v.f && v >= d.b.v.f ? below(d.dtype, d.b.v.f) : v);
     };
-    auto bits = [&](uint64_t b) { return converted(Number::integer(static_cast<int64_t>(b)), FL_I64, d.dtype); };
+    auto bits = [&](uint64_t b) {
+      return converted(Number::integer(static_cast<int64_t>(b)), FL_I64, d.dtype);
+    };
     auto range = [&](uint64_t b) { return bits(static_cast<uint64_t>(d.a.v.i) + (span ? b % span : b)); };
     switch (d.kind) {
-      case FL_RANDOM_BITS32: want.push_back(bits(w.word)); break;
-      case FL_RANDOM_BITS64: want.push_back(bits(wide)); break;
-      case FL_RANDOM_RANGE32: want.push_back(range(w.word)); break;
-      case FL_RANDOM_RANGE64: want.push_back(range(wide)); break;
-      case FL_RANDOM_UNIFORM32: want.push_back(uniform((w.word >> 8) * 0x1p-24L)); break;
-      case FL_RANDOM_UNIFORM64: want.push_back(uniform((wide >> 11) * 0x1p-53L)); break;
-      case FL_RANDOM_NORMAL32: want.push_back(normal(((w.pair[0] >> 8) + 1) * 0x1p-24L, (w.pair[1] >> 8) * 0x1p-24L, i % 2)); break;
-      default: want.push_back(normal(((w.wide[0] >> 11) + 1) * 0x1p-53L, (w.wide[1] >> 11) * 0x1p-53L, i % 2));
+      case FL_RANDOM_BITS32:
+        want.push_back(bits(w.word));
+        break;
+      case FL_RANDOM_BITS64:
+        want.push_back(bits(wide));
+        break;
+      case FL_RANDOM_RANGE32:
+        want.push_back(range(w.word));
+        break;
+      case FL_RANDOM_RANGE64:
+        want.push_back(range(wide));
+        break;
+      case FL_RANDOM_UNIFORM32:
+        want.push_back(uniform((w.word >> 8) * 0x1p-24L));
+        break;
+      case FL_RANDOM_UNIFORM64:
+        want.push_back(uniform((wide >> 11) * 0x1p-53L));
+        break;
+      case FL_RANDOM_NORMAL32:
+        want.push_back(normal(((w.pair[0] >> 8) + 1) * 0x1p-24L, (w.pair[1] >> 8) * 0x1p-24L, i % 2));
+        break;
+      default:
+        want.push_back(normal(((w.wide[0] >> 11) + 1) * 0x1p-53L, (w.wide[1] >> 11) * 0x1p-53L, i % 2));
     }
   }
   bool normal = d.kind >= FL_RANDOM_NORMAL32, wide = d.kind == FL_RANDOM_NORMAL64 && d.dtype == FL_F64;
@@ -390,12 +428,15 @@ void check(Session& session, const Draw& d, const char* what) {
   real scale = normal ? std::max<real>(1, std::fabs(d.b.v.f)) : std::fabs(d.a.v.f) + std::fabs(d.b.v.f);
   Tolerance t;
   if (normal) t = {0.51L, wide ? 1e-12L : 1e-5L, scale * (wide ? 1e-12L : 1e-6L)};
-  else if (!is_integer(d.dtype) && !unit) t = {1, 0, 2 * ulp(d.kind == FL_RANDOM_UNIFORM32 ? FL_F32 : FL_F64, scale)};
+  else if (!is_integer(d.dtype) && !unit)
+    t = {1, 0, 2 * ulp(d.kind == FL_RANDOM_UNIFORM32 ? FL_F32 : FL_F64, scale)};
   else if (is_real(d.dtype) && dtype_size(d.dtype) == 2) t = {1, 0, 0};
-  expect_close(launch(session, d), want, t, text("%s %s, %s", what, shape_text(d.sizes).c_str(), layout_name(d.layout)));
+  expect_close(launch(session, d), want, t,
+               text("%s %s, %s", what, shape_text(d.sizes).c_str(), layout_name(d.layout)));
 }
 
-template <class F> void each_distribution(F&& f) {
+template <class F>
+void each_distribution(F&& f) {
   for (unsigned kind = 0; kind < FL_RANDOM_COUNT; ++kind)
     for (unsigned d : claimed(FL_ENTRY_RANDOM, kind)) f(kind, d);
 }
@@ -416,7 +457,9 @@ KIT_TEST("random", "every claimed distribution and dtype, in every layout and sh
   });
 }
 
-KIT_TEST("RND-1", "RANGE and BITS are exact, UNIFORM before low and high are applied; NORMAL is within 1e-5: the numbers of Philox") {
+KIT_TEST("RND-1",
+         "RANGE and BITS are exact, UNIFORM before low and high are applied; NORMAL is within 1e-5: the "
+         "numbers of Philox") {
   Session session;
   run_case("the published vectors", [&] {
     // Random123's known answers for Philox4x32-10: counter and key 0.
@@ -424,7 +467,9 @@ KIT_TEST("RND-1", "RANGE and BITS are exact, UNIFORM before low and high are app
     REQUIRE(first.word == 0x6627e8d5 && last.word == 0x9b00dbd8, "the kit's own generator is wrong");
     Draw d{FL_RANDOM_BITS32, FL_I64, {4}};
     d.seed = d.offset = 0;
-    expect_close(launch(session, d), {Number::integer(0x6627e8d5), Number::integer(0xe169c58d), Number::integer(0xbc57ac4c), Number::integer(0x9b00dbd8)},
+    expect_close(launch(session, d),
+                 {Number::integer(0x6627e8d5), Number::integer(0xe169c58d), Number::integer(0xbc57ac4c),
+                  Number::integer(0x9b00dbd8)},
                  {}, "BITS32 of seed 0, offset 0");
   });
   each_distribution([&](unsigned kind, unsigned dtype) {
@@ -456,11 +501,13 @@ KIT_TEST("RND-2", "UNIFORM with high > low never gives high") {
       for (auto [low, high] : {std::pair<double, double>{0, 1}, {1, 1 + 0x1p-7}, {1000, 1001}, {-1, 0}}) {
         Draw d{kind, dtype, {100000}};
         d.a = real_scalar(low), d.b = real_scalar(high);
-        real top = rounded(dtype, Number::floating(high)).re, bottom = rounded(dtype, Number::floating(low)).re;
+        real top = rounded(dtype, Number::floating(high)).re,
+             bottom = rounded(dtype, Number::floating(low)).re;
         if (top <= bottom) continue;
         Array got = launch(session, d);
         for (int64_t i = 0; i < got.numel(); ++i)
-          REQUIRE(got.at(i).re < top && got.at(i).re >= bottom, "element %lld of [%g, %g) is %.9Lg", static_cast<long long>(i), low, high, got.at(i).re);
+          REQUIRE(got.at(i).re < top && got.at(i).re >= bottom, "element %lld of [%g, %g) is %.9Lg",
+                  static_cast<long long>(i), low, high, got.at(i).re);
       }
     });
   });

@@ -61,12 +61,14 @@ KIT_TEST("MEM-3", "exhaustion gives FL_OUT_OF_MEMORY, and smaller requests go on
   uint64_t total = properties(0).total_memory;
   void* address = nullptr;
   expect_status(chip().memory.malloc(0, total + 1, &address), FL_OUT_OF_MEMORY, "malloc(total_memory + 1)");
-  expect_status(chip().memory.malloc(0, SIZE_MAX - 100, &address), FL_OUT_OF_MEMORY, "malloc(SIZE_MAX - 100)");
+  expect_status(chip().memory.malloc(0, SIZE_MAX - 100, &address), FL_OUT_OF_MEMORY,
+                "malloc(SIZE_MAX - 100)");
   uint64_t limit = properties(0).max_alloc ? properties(0).max_alloc : total;
   uint64_t piece = std::min(total / 16, limit);
   std::vector<void*> all;
   fl_status status = FL_OK;
-  while (all.size() <= total / piece + 1 && (status = chip().memory.malloc(0, piece, &address)) == FL_OK) all.push_back(address);
+  while (all.size() <= total / piece + 1 && (status = chip().memory.malloc(0, piece, &address)) == FL_OK)
+    all.push_back(address);
   uint64_t free_bytes = 0, total_bytes = 0;
   fl_status asked = chip().memory.info(0, &free_bytes, &total_bytes);
   // A small request still works when a big one does not.
@@ -80,8 +82,8 @@ KIT_TEST("MEM-3", "exhaustion gives FL_OUT_OF_MEMORY, and smaller requests go on
   ok(asked, "info");
   REQUIRE(total_bytes <= total && free_bytes < total_bytes, "info, when full: %llu of %llu bytes are free",
           static_cast<unsigned long long>(free_bytes), static_cast<unsigned long long>(total_bytes));
-  REQUIRE(small_status == FL_OK || total_bytes - free_bytes + 4096 > total_bytes, "malloc(4096) gave %s beside a big failure",
-          status_name(small_status));
+  REQUIRE(small_status == FL_OK || total_bytes - free_bytes + 4096 > total_bytes,
+          "malloc(4096) gave %s beside a big failure", status_name(small_status));
   Array a = Array(FL_F32, {1000});
   Tensor t = session.put(a);  // and everything works after it
   REQUIRE(session.get(t).bytes == a.bytes, "memory does not hold what was copied to it");
@@ -111,7 +113,8 @@ KIT_TEST("MEM-4", "copies are ordered on their stream like operators") {
   REQUIRE(got == zero, "host to device, behind a fill, did not come last");
 }
 
-KIT_TEST("MEM-5", "host_alloc memory is read or written when the stream gets there, and the call returns at once") {
+KIT_TEST("MEM-5",
+         "host_alloc memory is read or written when the stream gets there, and the call returns at once") {
   Session session;
   Tensor x = session.output(FL_F32, {1});
   char* first = static_cast<char*>(x.block) + 256;
@@ -135,7 +138,8 @@ KIT_TEST("MEM-5", "host_alloc memory is read or written when the stream gets the
   float seen = to.floats()[0];
   REQUIRE(seen == 1 || seen == 2, "the value that came back is %g", static_cast<double>(seen));
   REQUIRE(!surely || unwritten, "host memory was written before the stream got there");
-  REQUIRE(!surely || seen == 2, "host memory was read when the copy was queued, not when the stream got there");
+  REQUIRE(!surely || seen == 2,
+          "host memory was read when the copy was queued, not when the stream got there");
   REQUIRE(!pending || took < 30, "queueing two copies behind work of 60 ms took %.1f ms", took);
 }
 
@@ -196,7 +200,8 @@ KIT_TEST("MEM-9", "host_alloc memory is aligned to 64 bytes and usable with ever
   ok(chip().device.count(&count), "count");
   for (size_t bytes : {size_t{1}, size_t{100}, kMiB}) {
     Pinned pinned(bytes), back(bytes);
-    if (reinterpret_cast<uintptr_t>(pinned.address) % 64) fail("host_alloc(%zu) gave %p", bytes, pinned.address);
+    if (reinterpret_cast<uintptr_t>(pinned.address) % 64)
+      fail("host_alloc(%zu) gave %p", bytes, pinned.address);
     std::vector<char> want = pattern(bytes, 3);
     memcpy(pinned.address, want.data(), bytes);
     for (int32_t d = 0; d < count; ++d) {
@@ -207,7 +212,8 @@ KIT_TEST("MEM-9", "host_alloc memory is aligned to 64 bytes and usable with ever
       raw_copy(session.launch, FL_DEVICE_TO_HOST, back.address, x, bytes);
       session.synchronize();
       session.release(x);
-      if (memcmp(back.address, want.data(), bytes) != 0) fail("%zu bytes did not come back from device %d", bytes, d);
+      if (memcmp(back.address, want.data(), bytes) != 0)
+        fail("%zu bytes did not come back from device %d", bytes, d);
     }
   }
 }

@@ -16,7 +16,9 @@ std::vector<real> reals(const Array& array) {
   return all;
 }
 
-unsigned statistic_type(unsigned dtype) { return dtype == FL_F64 ? static_cast<unsigned>(FL_F64) : static_cast<unsigned>(FL_F32); }
+unsigned statistic_type(unsigned dtype) {
+  return dtype == FL_F64 ? static_cast<unsigned>(FL_F64) : static_cast<unsigned>(FL_F32);
+}
 
 void expect_near(Session& session, Tensor& got, const std::vector<real>& want, const std::string& what) {
   std::vector<Number> numbers;
@@ -39,7 +41,8 @@ std::vector<unsigned> claimed_or_skip(unsigned entry, unsigned kind) {
 namespace {
 
 // Slices along an axis of a row-major array: f(start, step).
-template <class F> void each_slice(const std::vector<int64_t>& sizes, int axis, F&& f) {
+template <class F>
+void each_slice(const std::vector<int64_t>& sizes, int axis, F&& f) {
   int64_t inner = 1, outer = 1;
   for (int d = 0; d < axis; ++d) outer *= sizes[d];
   for (size_t d = axis + 1; d < sizes.size(); ++d) inner *= sizes[d];
@@ -68,7 +71,9 @@ void check_softmax(Session& session, const Array& x, int axis, bool log, Layout 
   Tensor tx = session.put(x, in), ty = session.output(x.dtype, x.sizes, out);
   fl_softmax_args args{*tx, *ty, axis, log};
   ok(KIT_LAUNCH(softmax, &session.launch, &args), "softmax");
-  expect_near(session, ty, softmax(x, axis, log), text("%s, axis %d, %s to %s", shape_text(x.sizes).c_str(), axis, layout_name(in), layout_name(out)));
+  expect_near(
+      session, ty, softmax(x, axis, log),
+      text("%s, axis %d, %s to %s", shape_text(x.sizes).c_str(), axis, layout_name(in), layout_name(out)));
 }
 
 KIT_TEST("softmax", "every claimed dtype, axis and layout, plain and log") {
@@ -77,11 +82,15 @@ KIT_TEST("softmax", "every claimed dtype, axis and layout, plain and log") {
     for (bool log : {false, true})
       run_case(text("%s%s", dtype_name(d), log ? ", log" : ""), [&] {
         Random random(d);
-        for (auto& [sizes, axis] : kSoftmaxShapes) check_softmax(session, Array::random(random, d, sizes), axis, log, Layout::contiguous, Layout::contiguous);
+        for (auto& [sizes, axis] : kSoftmaxShapes)
+          check_softmax(session, Array::random(random, d, sizes), axis, log, Layout::contiguous,
+                        Layout::contiguous);
         for (Layout layout : kOutputLayouts)
           for (int axis = 0; axis < 3; ++axis) {
-            check_softmax(session, Array::random(random, d, {4, 5, 6}), axis, log, layout, Layout::contiguous);
-            check_softmax(session, Array::random(random, d, {4, 5, 6}), axis, log, Layout::contiguous, layout);
+            check_softmax(session, Array::random(random, d, {4, 5, 6}), axis, log, layout,
+                          Layout::contiguous);
+            check_softmax(session, Array::random(random, d, {4, 5, 6}), axis, log, Layout::contiguous,
+                          layout);
           }
       });
 }
@@ -98,7 +107,8 @@ KIT_TEST("softmax_backward", "the gradient, every claimed dtype, axis and layout
           for (int64_t i = 0; i < y.numel(); ++i) y.set(i, Number::floating(exact[i]));
           each_slice(sizes, axis, [&](int64_t start, int64_t step) {
             real sum = 0;
-            for (int64_t k = 0; k < sizes[axis]; ++k) sum += g.at(start + k * step).re * (log ? 1 : y.at(start + k * step).re);
+            for (int64_t k = 0; k < sizes[axis]; ++k)
+              sum += g.at(start + k * step).re * (log ? 1 : y.at(start + k * step).re);
             for (int64_t k = 0; k < sizes[axis]; ++k) {
               int64_t i = start + k * step;
               want[i] = log ? g.at(i).re - std::exp(y.at(i).re) * sum : y.at(i).re * (g.at(i).re - sum);
@@ -107,7 +117,8 @@ KIT_TEST("softmax_backward", "the gradient, every claimed dtype, axis and layout
           Tensor tg = session.put(g, layout), ty = session.put(y), tx = session.output(d, sizes, layout);
           fl_softmax_backward_args args{*tg, *ty, *tx, axis, log};
           ok(KIT_LAUNCH(softmax_backward, &session.launch, &args), "softmax_backward");
-          expect_near(session, tx, want, text("%s, axis %d, %s", shape_text(sizes).c_str(), axis, layout_name(layout)));
+          expect_near(session, tx, want,
+                      text("%s, axis %d, %s", shape_text(sizes).c_str(), axis, layout_name(layout)));
         };
         for (auto& [sizes, axis] : kSoftmaxShapes) check(sizes, axis, Layout::contiguous);
         for (Layout layout : kOutputLayouts) check({4, 5, 6}, 1, layout), check({4, 5, 6}, 2, layout);
@@ -122,7 +133,12 @@ KIT_TEST("SMX-1", "softmax is stable for large inputs; a slice that is -inf thro
         Array x(d, {5, 19});
         for (int64_t i = 0; i < x.numel(); ++i) {
           int64_t row = i / 19, k = i % 19;
-          real v = row == 0 ? 30000 + k : row == 1 ? -30000 - k : row == 2 ? -INFINITY : row == 3 ? (k == 4 ? 5 : -INFINITY) : k % 2 ? 1000 : -1000;
+          real v = row == 0   ? 30000 + k
+                   : row == 1 ? -30000 - k
+                   : row == 2 ? -INFINITY
+                   : row == 3 ? (k == 4 ? 5 : -INFINITY)
+                   : k % 2    ? 1000
+                              : -1000;
           x.set(i, Number::floating(v));
         }
         check_softmax(session, x, 1, log, Layout::contiguous, Layout::contiguous);
@@ -144,7 +160,8 @@ void check_norm(Session& session, unsigned d, const Norm& r, bool backward, real
   Random random(d + r.C);
   std::vector<int64_t> sizes = {r.N, r.G, r.C, r.S}, rows = {r.N, r.G}, channels = {r.G, r.C};
   unsigned s = statistic_type(d);
-  Array x = Array::random(random, d, sizes, r.mean - 2, r.mean + 2), w = Array::random(random, d, channels, 0.5L, 2), b = Array::random(random, d, channels);
+  Array x = Array::random(random, d, sizes, r.mean - 2, r.mean + 2),
+        w = Array::random(random, d, channels, 0.5L, 2), b = Array::random(random, d, channels);
   int64_t n = r.C * r.S;
   Array mean(s, rows), rstd(s, rows);
   std::vector<real> y(x.numel()), exact_mean(r.N * r.G), exact_rstd(r.N * r.G), xhat(x.numel());
@@ -161,10 +178,12 @@ void check_norm(Session& session, unsigned d, const Norm& r, bool backward, real
       y[row * n + i] = xhat[row * n + i] * (r.affine ? w.at(c).re : 1) + (r.affine ? b.at(c).re : 0);
     }
   }
-  std::string what = text("[%lld, %lld, %lld, %lld], %s", (long long)r.N, (long long)r.G, (long long)r.C, (long long)r.S, layout_name(r.layout));
+  std::string what = text("[%lld, %lld, %lld, %lld], %s", (long long)r.N, (long long)r.G, (long long)r.C,
+                          (long long)r.S, layout_name(r.layout));
   Tensor tx = session.put(x, r.layout), tw = session.put(w), tb = session.put(b);
   if (!backward) {
-    Tensor ty = session.output(d, sizes, r.layout), tm = session.output(s, rows), tr = session.output(s, rows);
+    Tensor ty = session.output(d, sizes, r.layout), tm = session.output(s, rows),
+           tr = session.output(s, rows);
     fl_norm_args args{};
     args.x = *tx, args.y = *ty, args.eps = r.eps, args.kind = r.kind;
     args.weight = r.affine ? tw.view() : nullptr, args.bias = r.affine ? tb.view() : nullptr;
@@ -187,15 +206,18 @@ void check_norm(Session& session, unsigned d, const Norm& r, bool backward, real
       for (int64_t i = 0; i < n; ++i) {
         int64_t c = row % r.G * r.C + i / r.S, k = row * n + i;
         real h = g.at(k).re * (r.affine ? w.at(c).re : 1);
-        if (pass == 0) sum += h / n, dot += h * xhat[k] / n, gw[c] += g.at(k).re * xhat[k], gb[c] += g.at(k).re;
+        if (pass == 0)
+          sum += h / n, dot += h * xhat[k] / n, gw[c] += g.at(k).re * xhat[k], gb[c] += g.at(k).re;
         else gx[k] = exact_rstd[row] * (h - (r.kind == FL_NORM_RMS ? 0 : sum) - xhat[k] * dot);
       }
   }
   Tensor tg = session.put(g, r.layout), tm = session.put(mean), tr = session.put(rstd);
-  Tensor tgx = session.output(d, sizes, r.layout), tgw = session.output(d, channels), tgb = session.output(d, channels);
+  Tensor tgx = session.output(d, sizes, r.layout), tgw = session.output(d, channels),
+         tgb = session.output(d, channels);
   fl_norm_backward_args args{};
   args.grad_y = *tg, args.x = *tx, args.kind = r.kind;
-  args.weight = r.affine ? tw.view() : nullptr, args.mean = r.kind == FL_NORM_RMS ? nullptr : tm.view(), args.rstd = tr.view();
+  args.weight = r.affine ? tw.view() : nullptr, args.mean = r.kind == FL_NORM_RMS ? nullptr : tm.view(),
+  args.rstd = tr.view();
   args.grad_x = tgx.view(), args.grad_weight = r.affine ? tgw.view() : nullptr;
   args.grad_bias = r.affine && r.kind != FL_NORM_RMS ? tgb.view() : nullptr;
   ok(KIT_LAUNCH(norm_backward, &session.launch, &args), "norm_backward");
@@ -228,8 +250,12 @@ void each_norm(unsigned entry, bool backward) {
   if (!any) not_applicable("the chip does not claim it");
 }
 
-KIT_TEST("norm", "layer, group and RMS norm of every claimed dtype; mean and rstd") { each_norm(FL_ENTRY_NORM, false); }
-KIT_TEST("norm_backward", "the gradients of layer, group and RMS norm") { each_norm(FL_ENTRY_NORM_BACKWARD, true); }
+KIT_TEST("norm", "layer, group and RMS norm of every claimed dtype; mean and rstd") {
+  each_norm(FL_ENTRY_NORM, false);
+}
+KIT_TEST("norm_backward", "the gradients of layer, group and RMS norm") {
+  each_norm(FL_ENTRY_NORM_BACKWARD, true);
+}
 
 KIT_TEST("NRM-1", "the variance is the biased one, and does not cancel for a large mean") {
   Session session;
@@ -247,20 +273,26 @@ KIT_TEST("NRM-1", "the variance is the biased one, and does not cancel for a lar
 
 // -------------------------------------------------------------- batch norm
 
-void check_batch_norm(Session& session, unsigned d, const std::vector<int64_t>& sizes, bool training, Layout layout, bool backward) {
+void check_batch_norm(Session& session, unsigned d, const std::vector<int64_t>& sizes, bool training,
+                      Layout layout, bool backward) {
   Random random(d + sizes[0]);
   int64_t N = sizes[0], C = sizes[1], S = sizes[2], count = N * S;
   unsigned s = statistic_type(d);
-  Array x = Array::random(random, d, sizes, -1, 3), w = Array::random(random, s, {C}, 0.5L, 2), b = Array::random(random, s, {C});
-  Array running_mean = Array::random(random, s, {C}), running_var = Array::random(random, s, {C}, 0.5L, 2), g = Array::random(random, d, sizes);
+  Array x = Array::random(random, d, sizes, -1, 3), w = Array::random(random, s, {C}, 0.5L, 2),
+        b = Array::random(random, s, {C});
+  Array running_mean = Array::random(random, s, {C}), running_var = Array::random(random, s, {C}, 0.5L, 2),
+        g = Array::random(random, d, sizes);
   const double eps = 1e-5, momentum = 0.1;
-  std::vector<real> mean(C), variance(C), rstd(C), y(x.numel()), new_mean(C), new_var(C), gx(x.numel()), gw(C), gb(C);
+  std::vector<real> mean(C), variance(C), rstd(C), y(x.numel()), new_mean(C), new_var(C), gx(x.numel()),
+      gw(C), gb(C);
   auto at = [&](int64_t n, int64_t c, int64_t k) { return (n * C + c) * S + k; };
   for (int64_t c = 0; c < C; ++c) {
     for (int64_t i = 0; i < count; ++i) mean[c] += x.at(at(i / S, c, i % S)).re / count;
-    for (int64_t i = 0; i < count; ++i) variance[c] += std::pow(x.at(at(i / S, c, i % S)).re - mean[c], 2.0L) / count;
+    for (int64_t i = 0; i < count; ++i)
+      variance[c] += std::pow(x.at(at(i / S, c, i % S)).re - mean[c], 2.0L) / count;
     new_mean[c] = (1 - momentum) * running_mean.at(c).re + momentum * mean[c];
-    new_var[c] = (1 - momentum) * running_var.at(c).re + momentum * variance[c] * count / std::max<int64_t>(count - 1, 1);
+    new_var[c] = (1 - momentum) * running_var.at(c).re +
+                 momentum * variance[c] * count / std::max<int64_t>(count - 1, 1);
     if (!training) mean[c] = running_mean.at(c).re, variance[c] = running_var.at(c).re;
     rstd[c] = 1 / std::sqrt(variance[c] + eps);
     real sum = 0, dot = 0;
@@ -273,11 +305,24 @@ void check_batch_norm(Session& session, unsigned d, const std::vector<int64_t>& 
       }
     gw[c] = dot, gb[c] = sum;
   }
-  std::string what = text("%s, %s, %s", shape_text(sizes).c_str(), layout_name(layout), training ? "training" : "inference");
-  Tensor tx = session.put(x, layout), tw = session.put(w), tb = session.put(b), trm = session.put(running_mean), trv = session.put(running_var);
+  std::string what =
+      text("%s, %s, %s", shape_text(sizes).c_str(), layout_name(layout), training ? "training" : "inference");
+  Tensor tx = session.put(x, layout), tw = session.put(w), tb = session.put(b),
+         trm = session.put(running_mean), trv = session.put(running_var);
   if (!backward) {
     Tensor ty = session.output(d, sizes, layout), sm = session.output(s, {C}), sr = session.output(s, {C});
-    fl_batch_norm_args args{*tx, *ty, tw.view(), tb.view(), trm.view(), trv.view(), training ? sm.view() : nullptr, training ? sr.view() : nullptr, momentum, eps, training, 0};
+    fl_batch_norm_args args{*tx,
+                            *ty,
+                            tw.view(),
+                            tb.view(),
+                            trm.view(),
+                            trv.view(),
+                            training ? sm.view() : nullptr,
+                            training ? sr.view() : nullptr,
+                            momentum,
+                            eps,
+                            training,
+                            0};
     ok(KIT_LAUNCH(batch_norm, &session.launch, &args), "batch_norm");
     expect_near(session, ty, y, what);
     if (!training) return;
@@ -291,7 +336,8 @@ void check_batch_norm(Session& session, unsigned d, const std::vector<int64_t>& 
   for (int64_t c = 0; c < C; ++c) m.set(c, Number::floating(mean[c])), r.set(c, Number::floating(rstd[c]));
   Tensor tg = session.put(g, layout), tm = session.put(m), tr = session.put(r);
   Tensor tgx = session.output(d, sizes, layout), tgw = session.output(s, {C}), tgb = session.output(s, {C});
-  fl_batch_norm_backward_args args{*tg, *tx, tw.view(), tm.view(), tr.view(), tgx.view(), tgw.view(), tgb.view(), training, 0};
+  fl_batch_norm_backward_args args{*tg,        *tx,        tw.view(),  tm.view(), tr.view(),
+                                   tgx.view(), tgw.view(), tgb.view(), training,  0};
   ok(KIT_LAUNCH(batch_norm_backward, &session.launch, &args), "batch_norm_backward");
   expect_near(session, tgx, gx, "grad_x, " + what);
   expect_near(session, tgw, gw, "grad_weight, " + what);
@@ -304,12 +350,17 @@ void each_batch_norm(unsigned entry, bool backward) {
     for (bool training : {true, false})
       run_case(text("%s, %s", dtype_name(d), training ? "training" : "inference"), [&] {
         for (Layout layout : {Layout::contiguous, Layout::transposed, Layout::padded})
-          for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{4, 5, 30}, {8, 17, 1}, {2, 3, 700}}) check_batch_norm(session, d, sizes, training, layout, backward);
+          for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{4, 5, 30}, {8, 17, 1}, {2, 3, 700}})
+            check_batch_norm(session, d, sizes, training, layout, backward);
       });
 }
 
-KIT_TEST("batch_norm", "training and inference, running statistics") { each_batch_norm(FL_ENTRY_BATCH_NORM, false); }
-KIT_TEST("batch_norm_backward", "the gradients, training and inference") { each_batch_norm(FL_ENTRY_BATCH_NORM_BACKWARD, true); }
+KIT_TEST("batch_norm", "training and inference, running statistics") {
+  each_batch_norm(FL_ENTRY_BATCH_NORM, false);
+}
+KIT_TEST("batch_norm_backward", "the gradients, training and inference") {
+  each_batch_norm(FL_ENTRY_BATCH_NORM_BACKWARD, true);
+}
 
 }  // namespace
 

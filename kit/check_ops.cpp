@@ -20,7 +20,8 @@ struct Small {
   std::function<fl_status(const fl_launch&, Tensor& x, Tensor& out)> launch;
 };
 
-template <class Args> fl_status scribbled(fl_status (*entry)(const fl_launch*, const Args*), const fl_launch& launch, Args& args) {
+template <class Args>
+fl_status scribbled(fl_status (*entry)(const fl_launch*, const Args*), const fl_launch& launch, Args& args) {
   fl_launch l = launch;
   fl_status status;
   {
@@ -47,46 +48,47 @@ std::vector<Small> smalls(Tensor& index) {
   const fl_op_api& op = chip().op;
   std::vector<Small> all;
   all.push_back({"copy", 1, [&](const fl_launch& l, Tensor& x, Tensor& out) {
-    Passing from(x, {64}, {1}), to(out, {64}, {1});
-    fl_copy_args args{from.view, to.view};
-    return scribbled(op.copy, l, args);
-  }});
+                   Passing from(x, {64}, {1}), to(out, {64}, {1});
+                   fl_copy_args args{from.view, to.view};
+                   return scribbled(op.copy, l, args);
+                 }});
   all.push_back({"pointwise", 2, [&](const fl_launch& l, Tensor& x, Tensor& out) {
-    Passing from(x, {64}, {1}), to(out, {64}, {1});
-    fl_tensor in[2] = {from.view, from.view};
-    fl_pointwise_args args{program_of(FL_OP_ADD, FL_F32), in, &to.view, nullptr};
-    fl_status status = scribbled(op.pointwise, l, args);
-    memset(static_cast<void*>(in), 0x77, sizeof in);
-    return status;
-  }});
+                   Passing from(x, {64}, {1}), to(out, {64}, {1});
+                   fl_tensor in[2] = {from.view, from.view};
+                   fl_pointwise_args args{program_of(FL_OP_ADD, FL_F32), in, &to.view, nullptr};
+                   fl_status status = scribbled(op.pointwise, l, args);
+                   memset(static_cast<void*>(in), 0x77, sizeof in);
+                   return status;
+                 }});
   all.push_back({"reduce", 1, [&](const fl_launch& l, Tensor& x, Tensor& out) {
-    Passing from(x, {1, 64}, {64, 1}), to(out, {1, 64}, {64, 1});
-    fl_reduce_args args{};
-    args.kind = FL_REDUCE_SUM, args.accumulate = FL_F32, args.n_inputs = args.n_outputs = 1;
-    args.inputs = &from.view, args.outputs = &to.view;
-    return scribbled(op.reduce, l, args);
-  }});
+                   Passing from(x, {1, 64}, {64, 1}), to(out, {1, 64}, {64, 1});
+                   fl_reduce_args args{};
+                   args.kind = FL_REDUCE_SUM, args.accumulate = FL_F32, args.n_inputs = args.n_outputs = 1;
+                   args.inputs = &from.view, args.outputs = &to.view;
+                   return scribbled(op.reduce, l, args);
+                 }});
   all.push_back({"gemm", 8, [&](const fl_launch& l, Tensor& x, Tensor& out) {
-    // b is x too; the test divides by v.
-    Passing a(x, {1, 8, 8}, {0, 8, 1}), to(out, {1, 8, 8}, {0, 8, 1});
-    fl_gemm_args args{};
-    args.a = a.view, args.b = a.view, args.out = to.view, args.alpha.v.f = 1;
-    return scribbled(op.gemm, l, args);
-  }});
+                   // b is x too; the test divides by v.
+                   Passing a(x, {1, 8, 8}, {0, 8, 1}), to(out, {1, 8, 8}, {0, 8, 1});
+                   fl_gemm_args args{};
+                   args.a = a.view, args.b = a.view, args.out = to.view, args.alpha.v.f = 1;
+                   return scribbled(op.gemm, l, args);
+                 }});
   all.push_back({"gather", 1, [&](const fl_launch& l, Tensor& x, Tensor& out) {
-    Passing from(x, {64}, {0}), to(out, {64}, {1}), where(index, {64}, {1});
-    fl_gather_args args{};
-    args.from = from.view, args.out = to.view, args.indices = &where.view;
-    args.index_size[0] = 64, args.index_stride[0] = 1, args.n_indices = 1;
-    return scribbled(op.gather, l, args);
-  }});
+                   Passing from(x, {64}, {0}), to(out, {64}, {1}), where(index, {64}, {1});
+                   fl_gather_args args{};
+                   args.from = from.view, args.out = to.view, args.indices = &where.view;
+                   args.index_size[0] = 64, args.index_stride[0] = 1, args.n_indices = 1;
+                   return scribbled(op.gather, l, args);
+                 }});
   all.push_back({"scatter", 1, [&](const fl_launch& l, Tensor& x, Tensor& out) {
-    Passing from(x, {64}, {1}), to(out, {64}, {0}), where(index, {64}, {1});
-    fl_scatter_args args{};
-    args.from = from.view, args.to = to.view, args.indices = &where.view, args.mode = FL_SCATTER_SET;
-    args.index_size[0] = 64, args.index_stride[0] = 1, args.n_indices = 1;
-    return scribbled(op.scatter, l, args);
-  }});
+                   Passing from(x, {64}, {1}), to(out, {64}, {0}), where(index, {64}, {1});
+                   fl_scatter_args args{};
+                   args.from = from.view, args.to = to.view, args.indices = &where.view,
+                   args.mode = FL_SCATTER_SET;
+                   args.index_size[0] = 64, args.index_stride[0] = 1, args.n_indices = 1;
+                   return scribbled(op.scatter, l, args);
+                 }});
   return all;
 }
 
@@ -159,23 +161,38 @@ KIT_TEST("OPS-1", "work is queued on its stream and reads its operands when it r
       });
     for (std::thread& t : threads) t.join();
     for (fl_status status : statuses) ok(status, "pointwise from a thread");
-    expect_close(session.get(shared), std::vector<Number>(64, Number::floating(kThreads * kRounds)), {}, "the shared tensor");
-    for (Tensor& t : own) expect_close(session.get(t), std::vector<Number>(64, Number::floating(kRounds)), {}, "a thread's tensor");
+    expect_close(session.get(shared), std::vector<Number>(64, Number::floating(kThreads * kRounds)), {},
+                 "the shared tensor");
+    for (Tensor& t : own)
+      expect_close(session.get(t), std::vector<Number>(64, Number::floating(kRounds)), {},
+                   "a thread's tensor");
   });
 }
 
 // Launches that a claim covers, or that none does, one a claimable row; f(name, status, output).
-void each_row(Session& session, bool covered, const std::function<void(const std::string&, fl_status, Tensor&)>& f) {
+void each_row(Session& session, bool covered,
+              const std::function<void(const std::string&, fl_status, Tensor&)>& f) {
   Tensor index = session.put(indices(FL_I64, {4}, {0, 1, 2, 3}));
   int64_t zero = 0;
   for (unsigned d = 1; d < FL_DTYPE_COUNT; ++d) {
     Tensor x = session.output(d, {4}), y = session.output(d, {4}), f32 = session.output(FL_F32, {4});
-    auto one = [&](unsigned entry, unsigned kind, const char* name, const std::function<fl_status()>& launch) {
+    auto one = [&](unsigned entry, unsigned kind, const char* name,
+                   const std::function<fl_status()>& launch) {
       if (chip().claims(entry, kind, d) == covered) f(text("%s %s", name, dtype_name(d)), launch(), y);
     };
-    one(FL_ENTRY_COPY, FL_ANY, "copy", [&] { fl_copy_args a{*x, *y}; return KIT_LAUNCH(copy, &session.launch, &a); });
-    if (!covered) one(FL_ENTRY_COPY, FL_ANY, "copy from float32 to", [&] { fl_copy_args a{*f32, *y}; return KIT_LAUNCH(copy, &session.launch, &a); });
-    one(FL_ENTRY_FILL, FL_ANY, "fill", [&] { fl_fill_args a{*y, {}}; return KIT_LAUNCH(fill, &session.launch, &a); });
+    one(FL_ENTRY_COPY, FL_ANY, "copy", [&] {
+      fl_copy_args a{*x, *y};
+      return KIT_LAUNCH(copy, &session.launch, &a);
+    });
+    if (!covered)
+      one(FL_ENTRY_COPY, FL_ANY, "copy from float32 to", [&] {
+        fl_copy_args a{*f32, *y};
+        return KIT_LAUNCH(copy, &session.launch, &a);
+      });
+    one(FL_ENTRY_FILL, FL_ANY, "fill", [&] {
+      fl_fill_args a{*y, {}};
+      return KIT_LAUNCH(fill, &session.launch, &a);
+    });
     one(FL_ENTRY_GEMM, FL_ANY, "gemm", [&] {
       int64_t sizes[3] = {1, 2, 2}, strides[3] = {4, 2, 1};
       fl_gemm_args a{};
@@ -193,7 +210,8 @@ void each_row(Session& session, bool covered, const std::function<void(const std
     for (unsigned mode = 0; mode < FL_SCATTER_COUNT; ++mode)
       one(FL_ENTRY_SCATTER, mode, text("scatter mode %u", mode).c_str(), [&] {
         fl_scatter_args a{};
-        a.from = *x, a.to = *y, a.indices = index.view(), a.to.strides = &zero, a.mode = static_cast<uint16_t>(mode);
+        a.from = *x, a.to = *y, a.indices = index.view(), a.to.strides = &zero,
+        a.mode = static_cast<uint16_t>(mode);
         a.index_size[0] = 4, a.index_stride[0] = 1, a.n_indices = 1;
         return KIT_LAUNCH(scatter, &session.launch, &a);
       });
@@ -210,7 +228,8 @@ void each_row(Session& session, bool covered, const std::function<void(const std
         fl_tensor outputs[2] = {*y, *y}, in = *x;
         for (fl_tensor& t : outputs) t.sizes = &one_size;
         fl_reduce_args a{};
-        a.kind = static_cast<uint16_t>(kind), a.accumulate = static_cast<uint8_t>(d), a.n_inputs = a.n_outputs = 1;
+        a.kind = static_cast<uint16_t>(kind), a.accumulate = static_cast<uint8_t>(d),
+        a.n_inputs = a.n_outputs = 1;
         a.inputs = &in, a.outputs = outputs;
         return KIT_LAUNCH(reduce, &session.launch, &a);
       });
@@ -236,26 +255,32 @@ KIT_TEST("OPS-3", "all strides are honoured: 0, negative, not contiguous, of eac
   for (unsigned which = 0; which < 4; ++which)
     for (Layout layout : kInputLayouts) {
       if (which == 3 && layout == Layout::broadcast) continue;
-      run_case(text("pointwise, %s of %s", layout_name(layout), which == 3 ? "the output" : text("input %u", which).c_str()), [&] {
-        Random random(which);
-        fl::Builder p;
-        p.store(0, p.op(FL_OP_ADD, p.op(FL_OP_MUL, p.load(0, FL_I64), p.load(1, FL_I64)), p.load(2, FL_I64)), FL_I64);
-        std::vector<Array> in;
-        std::vector<Tensor> tensors;
-        for (unsigned k = 0; k < 3; ++k) {
-          Array a = Array::random(random, FL_I64, sizes, -1000, 1000);
-          bool mine = k == which;
-          in.push_back(mine && layout == Layout::broadcast ? constant_along_first(a) : a);
-          tensors.push_back(session.put(in.back(), mine ? layout : Layout::contiguous));
-        }
-        Tensor out = session.output(FL_I64, sizes, which == 3 ? layout : Layout::contiguous);
-        fl_tensor views[3] = {*tensors[0], *tensors[1], *tensors[2]}, to = *out;
-        fl_pointwise_args args{p.finish(), views, &to, nullptr};
-        ok(KIT_LAUNCH(pointwise, &session.launch, &args), "pointwise");
-        std::vector<Number> want;
-        for (int64_t i = 0; i < in[0].numel(); ++i) want.push_back(Number::integer(in[0].at(i).i * in[1].at(i).i + in[2].at(i).i));
-        expect_close(session.get(out), want, {}, "the result");
-      });
+      run_case(
+          text("pointwise, %s of %s", layout_name(layout),
+               which == 3 ? "the output" : text("input %u", which).c_str()),
+          [&] {
+            Random random(which);
+            fl::Builder p;
+            p.store(0,
+                    p.op(FL_OP_ADD, p.op(FL_OP_MUL, p.load(0, FL_I64), p.load(1, FL_I64)), p.load(2, FL_I64)),
+                    FL_I64);
+            std::vector<Array> in;
+            std::vector<Tensor> tensors;
+            for (unsigned k = 0; k < 3; ++k) {
+              Array a = Array::random(random, FL_I64, sizes, -1000, 1000);
+              bool mine = k == which;
+              in.push_back(mine && layout == Layout::broadcast ? constant_along_first(a) : a);
+              tensors.push_back(session.put(in.back(), mine ? layout : Layout::contiguous));
+            }
+            Tensor out = session.output(FL_I64, sizes, which == 3 ? layout : Layout::contiguous);
+            fl_tensor views[3] = {*tensors[0], *tensors[1], *tensors[2]}, to = *out;
+            fl_pointwise_args args{p.finish(), views, &to, nullptr};
+            ok(KIT_LAUNCH(pointwise, &session.launch, &args), "pointwise");
+            std::vector<Number> want;
+            for (int64_t i = 0; i < in[0].numel(); ++i)
+              want.push_back(Number::integer(in[0].at(i).i * in[1].at(i).i + in[2].at(i).i));
+            expect_close(session.get(out), want, {}, "the result");
+          });
     }
   run_case("reduce: the index has strides of its own", [&] {
     Random random(9);
@@ -273,7 +298,8 @@ KIT_TEST("OPS-3", "all strides are honoured: 0, negative, not contiguous, of eac
         int64_t best = 0;
         for (int64_t j = 1; j < 7; ++j)
           if (a.at((i * 7 + j) * 8 + k).re > a.at((i * 7 + best) * 8 + k).re) best = j;
-        REQUIRE(where.at(i * 8 + k).i == best && got.at(i * 8 + k).re == a.at((i * 7 + best) * 8 + k).re, "at [%lld, 0, %lld]", (long long)i, (long long)k);
+        REQUIRE(where.at(i * 8 + k).i == best && got.at(i * 8 + k).re == a.at((i * 7 + best) * 8 + k).re,
+                "at [%lld, 0, %lld]", (long long)i, (long long)k);
       }
   });
 }
@@ -284,7 +310,8 @@ KIT_TEST("OPS-4", "integers are exact and wrap; nothing is narrowed") {
   Array values = indices(FL_I64, {8}, {big, odd, -odd, INT64_MAX, INT64_MIN, odd + 2, -big, 3});
   auto want = [&](auto&& f) {
     std::vector<Number> w;
-    for (int64_t i = 0; i < 8; ++i) w.push_back(Number::integer(static_cast<int64_t>(f(static_cast<uint64_t>(values.at(i).i)))));
+    for (int64_t i = 0; i < 8; ++i)
+      w.push_back(Number::integer(static_cast<int64_t>(f(static_cast<uint64_t>(values.at(i).i)))));
     return w;
   };
   run_case("copy", [&] {
@@ -297,7 +324,8 @@ KIT_TEST("OPS-4", "integers are exact and wrap; nothing is narrowed") {
     fill(session.launch, y, Number::integer(odd));
     expect_close(session.get(y), std::vector<Number>(8, Number::integer(odd)), {}, "fill");
   });
-  for (unsigned op : {FL_OP_ADD, FL_OP_SUB, FL_OP_MUL, FL_OP_MAX, FL_OP_DIV_FLOOR, FL_OP_REM_TRUNC, FL_OP_XOR})
+  for (unsigned op :
+       {FL_OP_ADD, FL_OP_SUB, FL_OP_MUL, FL_OP_MAX, FL_OP_DIV_FLOOR, FL_OP_REM_TRUNC, FL_OP_XOR})
     run_case(text("pointwise %s", op_name(op)), [&] {
       Array other = indices(FL_I64, {8}, {odd, big, 7, 2, -1, odd, -3, big});
       check_pointwise(session, program_of(op, FL_I64), {values, other}, {8}, {FL_I64}, {});
@@ -306,7 +334,8 @@ KIT_TEST("OPS-4", "integers are exact and wrap; nothing is narrowed") {
   run_case("scalars", [&] {
     fl::Builder p;
     p.store(0, p.op(FL_OP_ADD, p.load(0, FL_I64), p.scalar(0, FL_I64)), FL_I64);
-    check_pointwise(session, p.finish(), {values}, {8}, {FL_I64}, {}, {}, {scalar(FL_I64, Number::integer(odd))});
+    check_pointwise(session, p.finish(), {values}, {8}, {FL_I64}, {}, {},
+                    {scalar(FL_I64, Number::integer(odd))});
   });
   auto reduce = [&](unsigned kind, int64_t expected) {
     run_case(text("reduce kind %u", kind), [&] {
@@ -322,45 +351,60 @@ KIT_TEST("OPS-4", "integers are exact and wrap; nothing is narrowed") {
     });
   };
   uint64_t sum = 0, product_ = 1;
-  for (int64_t i = 0; i < 8; ++i) sum += static_cast<uint64_t>(values.at(i).i), product_ *= static_cast<uint64_t>(values.at(i).i);
+  for (int64_t i = 0; i < 8; ++i)
+    sum += static_cast<uint64_t>(values.at(i).i), product_ *= static_cast<uint64_t>(values.at(i).i);
   reduce(FL_REDUCE_SUM, static_cast<int64_t>(sum));
   reduce(FL_REDUCE_PROD, static_cast<int64_t>(product_));
   reduce(FL_REDUCE_MAX, INT64_MAX);
   reduce(FL_REDUCE_MIN, INT64_MIN);
   run_case("scatter ADD", [&] {
-    Tensor to = session.put(indices(FL_I64, {1}, {odd})), from = session.put(values), where = session.put(indices(FL_I64, {8}, std::vector<int64_t>(8, 0)));
+    Tensor to = session.put(indices(FL_I64, {1}, {odd})), from = session.put(values),
+           where = session.put(indices(FL_I64, {8}, std::vector<int64_t>(8, 0)));
     int64_t zero = 0, n = 8;
     fl_scatter_args args{};
     args.to = *to, args.from = *from, args.indices = where.view(), args.mode = FL_SCATTER_ADD;
     args.to.strides = &zero, args.to.sizes = &n;
     args.index_size[0] = 1, args.index_stride[0] = 1, args.n_indices = 1;
     ok(KIT_LAUNCH(scatter, &session.launch, &args), "scatter");
-    expect_close(session.get(to), {Number::integer(static_cast<int64_t>(sum + static_cast<uint64_t>(odd)))}, {}, "the sum");
+    expect_close(session.get(to), {Number::integer(static_cast<int64_t>(sum + static_cast<uint64_t>(odd)))},
+                 {}, "the sum");
   });
 }
 
-KIT_TEST("OPS-5", "what is claimed works, what is not claimed gives FL_UNSUPPORTED, and the mandatory claims are there") {
+KIT_TEST(
+    "OPS-5",
+    "what is claimed works, what is not claimed gives FL_UNSUPPORTED, and the mandatory claims are there") {
   run_case("mandatory claims", [] {
     auto must = [](unsigned entry, unsigned kind, std::initializer_list<int> dtypes, const char* what) {
       for (int d : dtypes)
-        if (!chip().claims(entry, kind, static_cast<unsigned>(d))) fail("%s %s is not claimed", what, dtype_name(static_cast<unsigned>(d)));
+        if (!chip().claims(entry, kind, static_cast<unsigned>(d)))
+          fail("%s %s is not claimed", what, dtype_name(static_cast<unsigned>(d)));
     };
-    for (auto [entry, what] : {std::pair{FL_ENTRY_COPY, "copy"}, {FL_ENTRY_FILL, "fill"}, {FL_ENTRY_GATHER, "gather"}}) {
+    for (auto [entry, what] :
+         {std::pair{FL_ENTRY_COPY, "copy"}, {FL_ENTRY_FILL, "fill"}, {FL_ENTRY_GATHER, "gather"}}) {
       must(entry, FL_ANY, {FL_BOOL, FL_U8, FL_I8, FL_I16, FL_I32, FL_I64, FL_F32}, what);
-      if (!chip().claims(entry, FL_ANY, FL_F16) && !chip().claims(entry, FL_ANY, FL_BF16)) fail("%s: neither float16 nor bfloat16 is claimed", what);
+      if (!chip().claims(entry, FL_ANY, FL_F16) && !chip().claims(entry, FL_ANY, FL_BF16))
+        fail("%s: neither float16 nor bfloat16 is claimed", what);
     }
     for (unsigned op = 0; op < FL_OP_COUNT; ++op)
       for (int type : {FL_BOOL, FL_I32, FL_I64, FL_F32})
-        if (op_mandatory(op) && reference_has(op, static_cast<unsigned>(type))) must(FL_ENTRY_POINTWISE, op, {type}, op_name(op));
-    for (unsigned kind : {FL_REDUCE_SUM, FL_REDUCE_PROD, FL_REDUCE_MIN, FL_REDUCE_MAX}) must(FL_ENTRY_REDUCE, kind, {FL_I64, FL_F32}, "reduce");
+        if (op_mandatory(op) && reference_has(op, static_cast<unsigned>(type)))
+          must(FL_ENTRY_POINTWISE, op, {type}, op_name(op));
+    for (unsigned kind : {FL_REDUCE_SUM, FL_REDUCE_PROD, FL_REDUCE_MIN, FL_REDUCE_MAX})
+      must(FL_ENTRY_REDUCE, kind, {FL_I64, FL_F32}, "reduce");
     for (unsigned kind : {FL_REDUCE_ALL, FL_REDUCE_ANY}) must(FL_ENTRY_REDUCE, kind, {FL_BOOL}, "reduce");
     must(FL_ENTRY_GEMM, FL_ANY, {FL_F32}, "gemm");
-    must(FL_ENTRY_SCATTER, FL_SCATTER_SET, {FL_BOOL, FL_U8, FL_I8, FL_I16, FL_I32, FL_I64, FL_F32}, "scatter SET");
+    must(FL_ENTRY_SCATTER, FL_SCATTER_SET, {FL_BOOL, FL_U8, FL_I8, FL_I16, FL_I32, FL_I64, FL_F32},
+         "scatter SET");
     must(FL_ENTRY_SCATTER, FL_SCATTER_ADD, {FL_I64, FL_F32}, "scatter ADD");
-    for (unsigned kind : {FL_RANDOM_BITS32, FL_RANDOM_RANGE32, FL_RANDOM_RANGE64}) must(FL_ENTRY_RANDOM, kind, {FL_I64}, "random");
-    for (unsigned kind : {FL_RANDOM_UNIFORM32, FL_RANDOM_NORMAL32}) must(FL_ENTRY_RANDOM, kind, {FL_F32}, "random");
+    for (unsigned kind : {FL_RANDOM_BITS32, FL_RANDOM_RANGE32, FL_RANDOM_RANGE64})
+      must(FL_ENTRY_RANDOM, kind, {FL_I64}, "random");
+    for (unsigned kind : {FL_RANDOM_UNIFORM32, FL_RANDOM_NORMAL32})
+      must(FL_ENTRY_RANDOM, kind, {FL_F32}, "random");
     const fl_op_api& op = chip().op;
-    REQUIRE(op.copy && op.fill && op.pointwise && op.reduce && op.gemm && op.gather && op.scatter && op.random, "a mandatory entry is missing");
+    REQUIRE(
+        op.copy && op.fill && op.pointwise && op.reduce && op.gemm && op.gather && op.scatter && op.random,
+        "a mandatory entry is missing");
   });
   Session session;
   // Each claim is honoured somewhere: here that it is not refused; the entries' own tests compare numbers.
@@ -371,16 +415,19 @@ KIT_TEST("OPS-5", "what is claimed works, what is not claimed gives FL_UNSUPPORT
         Array ones(type, {4});
         for (int64_t i = 0; i < 4; ++i) ones.set(i, {1, 1, 0});
         Array first = op == FL_OP_SELECT ? Array(FL_BOOL, {4}) : ones;
-        Tensor a = session.put(first), b = session.put(ones), c = session.put(ones), out = session.output(result_type(op, type), {4});
+        Tensor a = session.put(first), b = session.put(ones), c = session.put(ones),
+               out = session.output(result_type(op, type), {4});
         fl_tensor in[3] = {*a, *b, *c}, to = *out;
         fl_pointwise_args args{program_of(op, type), in, &to, nullptr};
         fl_status status = KIT_LAUNCH(pointwise, &session.launch, &args);
-        if (status != FL_OK) fail("%s %s is claimed and gave %s", op_name(op), dtype_name(type), status_name(status));
+        if (status != FL_OK)
+          fail("%s %s is claimed and gave %s", op_name(op), dtype_name(type), status_name(status));
         session.synchronize();
       }
     each_row(session, true, [&](const std::string& name, fl_status status, Tensor&) {
       bool order_of_complex = status == FL_UNSUPPORTED && name.find("complex") != std::string::npos;
-      if (status != FL_OK && !order_of_complex) fail("%s is claimed and gave %s", name.c_str(), status_name(status));
+      if (status != FL_OK && !order_of_complex)
+        fail("%s is claimed and gave %s", name.c_str(), status_name(status));
       session.synchronize();
     });
   });
@@ -457,7 +504,8 @@ KIT_TEST("OPS-7", "with FL_LAUNCH_DETERMINISTIC two runs give the same bits") {
     return session.get(y);
   });
   twice("gemm", [&] {
-    int64_t a_sizes[3] = {1, 10, 3000}, a_strides[3] = {0, 3000, 1}, b_sizes[3] = {1, 3000, 10}, b_strides[3] = {0, 1, 3000};
+    int64_t a_sizes[3] = {1, 10, 3000}, a_strides[3] = {0, 3000, 1}, b_sizes[3] = {1, 3000, 10},
+            b_strides[3] = {0, 1, 3000};
     Tensor out = session.output(FL_F32, {1, 10, 10});
     fl_gemm_args args{};
     args.a = args.b = *x, args.out = *out, args.alpha.v.f = 1;

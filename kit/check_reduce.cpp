@@ -73,7 +73,8 @@ bool beats(unsigned kind, unsigned type, Number v, Number best) {
 }
 
 // The outputs, then the index; magnitude: Σ |values| of each output (for tolerances).
-void reference(const Request& r, std::vector<std::vector<Number>>& outputs, std::vector<Number>& index, std::vector<real>& magnitude) {
+void reference(const Request& r, std::vector<std::vector<Number>>& outputs, std::vector<Number>& index,
+               std::vector<real>& magnitude) {
   std::vector<int64_t> small = reduced_sizes(r), sizes = r.inputs[0].sizes, inner = sizes;
   for (size_t d = 0; d < sizes.size(); ++d) inner[d] = small[d] == sizes[d] ? 1 : sizes[d];
   int64_t n = product(small), count = product(inner);
@@ -109,10 +110,18 @@ void reference(const Request& r, std::vector<std::vector<Number>>& outputs, std:
       for (int64_t k = 1; k < count; ++k) {
         Number& best = result[0];
         switch (r.kind) {
-          case FL_REDUCE_SUM: best = reference_op(FL_OP_ADD, t, best, v[k], {}); break;
-          case FL_REDUCE_PROD: best = reference_op(FL_OP_MUL, t, best, v[k], {}); break;
-          case FL_REDUCE_ALL: best.i = best.i && v[k].i; break;
-          case FL_REDUCE_ANY: best.i = best.i || v[k].i; break;
+          case FL_REDUCE_SUM:
+            best = reference_op(FL_OP_ADD, t, best, v[k], {});
+            break;
+          case FL_REDUCE_PROD:
+            best = reference_op(FL_OP_MUL, t, best, v[k], {});
+            break;
+          case FL_REDUCE_ALL:
+            best.i = best.i && v[k].i;
+            break;
+          case FL_REDUCE_ANY:
+            best.i = best.i || v[k].i;
+            break;
           default:
             if (beats(r.kind, t, v[k], best)) best = v[k], index[o].i = k;
         }
@@ -133,7 +142,8 @@ void check(Session& session, Request r, const char* what = "") {
   std::vector<Number> index;
   std::vector<real> magnitude;
   reference(r, want, index, magnitude);
-  std::string where = text("%s %s over %zu axes, %s", what, shape_text(r.inputs[0].sizes).c_str(), r.axes.size(), arrangement_text(r.arrangement).c_str());
+  std::string where = text("%s %s over %zu axes, %s", what, shape_text(r.inputs[0].sizes).c_str(),
+                           r.axes.size(), arrangement_text(r.arrangement).c_str());
   real reach = 0;
   for (real m : magnitude) reach = std::max(reach, m);
   bool selects = r.kind == FL_REDUCE_MIN || r.kind == FL_REDUCE_MAX;
@@ -240,7 +250,8 @@ KIT_TEST("RED-1", "index is the number of the winner: among ties the lowest; NaN
               r.inputs[0].set(i, Number::floating(std::floor(r.inputs[0].at(i).re)));
             check(session, r, "ties");
             if (type == FL_F32) {
-              for (int64_t i : {n - 1, n + n / 2, 2 * n, 4 * n + n / 3}) r.inputs[0].set(i, Number::floating(NAN));
+              for (int64_t i : {n - 1, n + n / 2, 2 * n, 4 * n + n / 3})
+                r.inputs[0].set(i, Number::floating(NAN));
               check(session, r, "NaN");
             }
           }
@@ -280,7 +291,10 @@ KIT_TEST("RED-3", "INDEX in pre counts over the inputs' sizes; pre and post prog
   run_case("INDEX", [&] {
     fl::Builder p;
     fl::Value number = p.index(-1, FL_I64), column = p.index(1, FL_I64);
-    p.store(0, p.op(FL_OP_ADD, p.op(FL_OP_MUL, number, p.load(0, FL_I64)), p.op(FL_OP_MUL, column, p.scalar(0, FL_I64))), FL_I64);
+    p.store(0,
+            p.op(FL_OP_ADD, p.op(FL_OP_MUL, number, p.load(0, FL_I64)),
+                 p.op(FL_OP_MUL, column, p.scalar(0, FL_I64))),
+            FL_I64);
     for (std::vector<int> axes : {std::vector<int>{0}, std::vector<int>{1}, std::vector<int>{0, 2}}) {
       Request r{FL_REDUCE_SUM, FL_I64, {Array::random(random, FL_I64, {5, 6, 7})}, axes, {FL_I64}};
       r.pre = p.finish();
@@ -296,7 +310,11 @@ KIT_TEST("RED-3", "INDEX in pre counts over the inputs' sizes; pre and post prog
     post.store(0, post.op(FL_OP_SQRT, post.op(FL_OP_MUL, s, post.scalar(0, FL_F32))), FL_F32);
     post.store(1, s, FL_F32);
     for (Arrangement a : arrangements()) {
-      Request r{FL_REDUCE_SUM, FL_F32, {Array::random(random, FL_F32, {9, 65}), Array::random(random, FL_F32, {9, 65})}, {1}, {FL_F32, FL_F32}};
+      Request r{FL_REDUCE_SUM,
+                FL_F32,
+                {Array::random(random, FL_F32, {9, 65}), Array::random(random, FL_F32, {9, 65})},
+                {1},
+                {FL_F32, FL_F32}};
       r.pre = pre.finish(), r.post = post.finish();
       r.post_scalars = {scalar(FL_F32, Number::floating(1 / 64.0L))};
       r.arrangement = a;

@@ -52,7 +52,8 @@ KIT_TEST("STR-2", "synchronize returns FL_TIMEOUT when its limit passes, and the
   double took = now_ms() - start;
   REQUIRE(status == FL_TIMEOUT || status == FL_OK, "it gave %s", status_name(status));
   REQUIRE(status != FL_OK || chip().stream.query(session.stream) == FL_OK, "it gave FL_OK with work pending");
-  REQUIRE(status == FL_TIMEOUT || took < 75, "with a limit of 1 ms it waited %.0f ms for all of the work", took);
+  REQUIRE(status == FL_TIMEOUT || took < 75, "with a limit of 1 ms it waited %.0f ms for all of the work",
+          took);
   REQUIRE(took < 120, "with a limit of 1 ms it took %.0f ms", took);
   ok(chip().stream.synchronize(session.stream, 20ll * 1000 * 1000 * 1000), "synchronize(20 s)");
   REQUIRE(peek(x) == 1, "the work did not go on");
@@ -62,11 +63,13 @@ KIT_TEST("STR-3", "with an untaken fault synchronize returns its status, each ti
   Session session;
   cause_fault(session, 77);
   for (int i = 0; i < 3; ++i)
-    expect_status(chip().stream.synchronize(session.stream, -1), FL_INDEX_OUT_OF_RANGE, "synchronize after a fault");
+    expect_status(chip().stream.synchronize(session.stream, -1), FL_INDEX_OUT_OF_RANGE,
+                  "synchronize after a fault");
   fl_fault fault;
   ok(take_fault(session.stream, fault), "fault");
   expect_status(fault.status, FL_INDEX_OUT_OF_RANGE, "fl_fault.status");
-  REQUIRE(fault.tag == 77 || fault.tag == 0, "the fault has tag %llu, its launch 77", static_cast<unsigned long long>(fault.tag));
+  REQUIRE(fault.tag == 77 || fault.tag == 0, "the fault has tag %llu, its launch 77",
+          static_cast<unsigned long long>(fault.tag));
   REQUIRE(memchr(fault.text, 0, sizeof fault.text) && fault.text[0], "the fault has no text");
   drain_faults(session.stream);
   ok(chip().stream.synchronize(session.stream, -1), "synchronize after the fault was taken");
@@ -146,7 +149,8 @@ KIT_TEST("STR-7", "fault gives FL_NOT_READY when there is none, and forgets the 
   cause_fault(session, 6);
   chip().stream.synchronize(session.stream, -1);
   ok(take_fault(session.stream, fault), "the next fault");
-  REQUIRE(fault.tag == 6 || fault.tag == 0, "the next fault has the tag of launch %llu", static_cast<unsigned long long>(fault.tag));
+  REQUIRE(fault.tag == 6 || fault.tag == 0, "the next fault has the tag of launch %llu",
+          static_cast<unsigned long long>(fault.tag));
 }
 
 KIT_TEST("STR-8", "a fault stays with its stream: others work on, and so does this one") {
@@ -199,14 +203,15 @@ KIT_TEST("EVT-2", "an event is done when the work queued before its record is") 
     busy(session, 100);
     ok(chip().stream.event_record(done, session.stream), "event record");
     fl_status status = chip().stream.event_synchronize(done, 1000000);
-    REQUIRE(status == FL_TIMEOUT || (status == FL_OK && chip().stream.event_query(done) == FL_OK), "with 1 ms: %s",
-            status_name(status));
+    REQUIRE(status == FL_TIMEOUT || (status == FL_OK && chip().stream.event_query(done) == FL_OK),
+            "with 1 ms: %s", status_name(status));
     session.synchronize();
     ok(chip().stream.event_query(done), "event query after all");
   });
 }
 
-KIT_TEST("EVT-3", "elapsed is FL_NOT_READY while either event is pending, and then the device's time between them") {
+KIT_TEST("EVT-3",
+         "elapsed is FL_NOT_READY while either event is pending, and then the device's time between them") {
   Session session;
   Event start(0, FL_EVENT_TIMING), stop_event(0, FL_EVENT_TIMING);
   session.synchronize();
@@ -217,11 +222,13 @@ KIT_TEST("EVT-3", "elapsed is FL_NOT_READY while either event is pending, and th
   double ms = -1;
   fl_status early = chip().stream.event_elapsed(start, stop_event, &ms);
   bool pending = chip().stream.event_query(stop_event) == FL_NOT_READY;
-  REQUIRE(!pending || early == FL_NOT_READY, "elapsed gave %s while an event was pending", status_name(early));
+  REQUIRE(!pending || early == FL_NOT_READY, "elapsed gave %s while an event was pending",
+          status_name(early));
   session.synchronize();
   double host_time = now_ms() - host_start;
   ok(chip().stream.event_elapsed(start, stop_event, &ms), "elapsed");
-  REQUIRE(ms > host_time / 10 && ms < host_time * 1.1 + 1, "elapsed says %.2f ms, the host's clock %.2f ms", ms, host_time);
+  REQUIRE(ms > host_time / 10 && ms < host_time * 1.1 + 1, "elapsed says %.2f ms, the host's clock %.2f ms",
+          ms, host_time);
 }
 
 KIT_TEST("EVT-4", "elapsed is FL_INVALID when an event has no timing or was never recorded") {
@@ -231,10 +238,14 @@ KIT_TEST("EVT-4", "elapsed is FL_INVALID when an event has no timing or was neve
   ok(chip().stream.event_record(plain, session.stream), "event record");
   session.synchronize();
   double ms = 0;
-  expect_status(chip().stream.event_elapsed(timed, other, &ms), FL_INVALID, "elapsed to an event never recorded");
-  expect_status(chip().stream.event_elapsed(other, timed, &ms), FL_INVALID, "elapsed from an event never recorded");
-  expect_status(chip().stream.event_elapsed(timed, plain, &ms), FL_INVALID, "elapsed to an event without timing");
-  expect_status(chip().stream.event_elapsed(plain, timed, &ms), FL_INVALID, "elapsed from an event without timing");
+  expect_status(chip().stream.event_elapsed(timed, other, &ms), FL_INVALID,
+                "elapsed to an event never recorded");
+  expect_status(chip().stream.event_elapsed(other, timed, &ms), FL_INVALID,
+                "elapsed from an event never recorded");
+  expect_status(chip().stream.event_elapsed(timed, plain, &ms), FL_INVALID,
+                "elapsed to an event without timing");
+  expect_status(chip().stream.event_elapsed(plain, timed, &ms), FL_INVALID,
+                "elapsed from an event without timing");
 }
 
 }  // namespace

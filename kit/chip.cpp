@@ -36,10 +36,9 @@ struct DtypeRow {
   const char* name;
   size_t size;
 };
-const DtypeRow kDtypes[FL_DTYPE_COUNT] = {
-    {"none", 0},
+const DtypeRow kDtypes[FL_DTYPE_COUNT] = {{"none", 0},
 #define ROW(name, value, bytes, text) {text, bytes},
-    FL_DTYPE_MAP(ROW)
+                                          FL_DTYPE_MAP(ROW)
 #undef ROW
 };
 
@@ -102,10 +101,12 @@ std::vector<unsigned> claimed(unsigned entry, unsigned kind) {
 const char* status_name(fl_status status) {
   switch (status) {
 #define NAME(name, value, sentence) \
-  case value: return "FL_" #name;
+  case value:                       \
+    return "FL_" #name;
     FL_STATUS_MAP(NAME)
 #undef NAME
-    default: return "an unknown status";
+    default:
+      return "an unknown status";
   }
 }
 
@@ -113,16 +114,17 @@ const char* dtype_name(unsigned dtype) { return dtype < FL_DTYPE_COUNT ? kDtypes
 size_t dtype_size(unsigned dtype) { return dtype < FL_DTYPE_COUNT ? kDtypes[dtype].size : 0; }
 
 unsigned register_type(unsigned dtype) {
-  static const uint8_t kTypes[FL_DTYPE_COUNT] = {
-      FL_NONE, FL_BOOL, FL_I32, FL_I32, FL_I32, FL_I32, FL_I64, FL_I32, FL_I64, FL_I64, FL_F32,
-      FL_F32,  FL_F32,  FL_F64, FL_C64, FL_C64, FL_C128};
+  static const uint8_t kTypes[FL_DTYPE_COUNT] = {FL_NONE, FL_BOOL, FL_I32, FL_I32, FL_I32, FL_I32,
+                                                 FL_I64,  FL_I32,  FL_I64, FL_I64, FL_F32, FL_F32,
+                                                 FL_F32,  FL_F64,  FL_C64, FL_C64, FL_C128};
   return dtype < FL_DTYPE_COUNT ? kTypes[dtype] : static_cast<unsigned>(FL_NONE);
 }
 
 void expect_status(fl_status got, fl_status want, const char* what) {
   if (got == want) return;
   std::string said = chip_error();
-  stop("%s gave %s%s%s, not %s", what, status_name(got), said.empty() ? "" : ": ", said.c_str(), status_name(want));
+  stop("%s gave %s%s%s, not %s", what, status_name(got), said.empty() ? "" : ": ", said.c_str(),
+       status_name(want));
 }
 
 LaunchLock::LaunchLock() {

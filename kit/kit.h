@@ -39,8 +39,8 @@ struct Register {
 
 #define KIT_JOIN2(a, b) a##b
 #define KIT_JOIN(a, b) KIT_JOIN2(a, b)
-#define KIT_TEST(tag, sentence)                                                             \
-  static void KIT_JOIN(test_, __LINE__)();                                                  \
+#define KIT_TEST(tag, sentence)                                                                         \
+  static void KIT_JOIN(test_, __LINE__)();                                                              \
   static const ::kit::Register KIT_JOIN(register_, __LINE__){tag, sentence, KIT_JOIN(test_, __LINE__)}; \
   static void KIT_JOIN(test_, __LINE__)()
 

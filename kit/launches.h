@@ -20,15 +20,17 @@ extern const std::vector<std::vector<int64_t>> kShapes;
 fl_scalar scalar(unsigned type, Number value);
 
 // All inputs have one shape.  `want` gets the reference's outputs unless null.
-std::vector<Array> run_pointwise(Session& session, const fl_program* program, const std::vector<Array>& inputs,
-                                 const std::vector<int64_t>& sizes, const std::vector<unsigned>& outputs,
-                                 Arrangement arrangement = {}, const std::vector<fl_scalar>& scalars = {},
+std::vector<Array> run_pointwise(Session& session, const fl_program* program,
+                                 const std::vector<Array>& inputs, const std::vector<int64_t>& sizes,
+                                 const std::vector<unsigned>& outputs, Arrangement arrangement = {},
+                                 const std::vector<fl_scalar>& scalars = {},
                                  std::vector<std::vector<Number>>* want = nullptr);
 
 // Runs and compares all outputs.
 void check_pointwise(Session& session, const fl_program* program, const std::vector<Array>& inputs,
-                     const std::vector<int64_t>& sizes, const std::vector<unsigned>& outputs, Tolerance tolerance,
-                     Arrangement arrangement = {}, const std::vector<fl_scalar>& scalars = {});
+                     const std::vector<int64_t>& sizes, const std::vector<unsigned>& outputs,
+                     Tolerance tolerance, Arrangement arrangement = {},
+                     const std::vector<fl_scalar>& scalars = {});
 
 // op on inputs of `type`, stored as it comes.
 const fl_program* program_of(unsigned op, unsigned type);

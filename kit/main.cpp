@@ -11,16 +11,17 @@
 
 namespace kit {
 void set_seed(uint64_t value);
-int fork_check();      // check_chip.cpp
+int fork_check();  // check_chip.cpp
 void print_devices();
-}
+}  // namespace kit
 
 namespace {
 
 int usage(const char* problem) {
   fprintf(stderr,
           "fl-kit: %s\n"
-          "usage: fl-kit CHIP.so [--only TAG-REGEX] [--report FILE.md|FILE.json] [--bench] [--seed N] [--verbose]\n"
+          "usage: fl-kit CHIP.so [--only TAG-REGEX] [--report FILE.md|FILE.json] [--bench] [--seed N] "
+          "[--verbose]\n"
           "       fl-kit --list [--only TAG-REGEX]\n"
           "       fl-kit --devices CHIP.so\n",
           problem);
@@ -87,8 +88,11 @@ int main(int argc, char** argv) {
       for (const kit::Case& c : o.cases) bad += !c.passed;
       failed += bad;
       passed += static_cast<int>(o.cases.size()) - bad;
-      if (!o.not_applicable.empty()) printf("  --   [%s] %s: %s\n", o.tag.c_str(), o.sentence.c_str(), o.not_applicable.c_str());
-      else if (!bad) printf("  ok   [%s] %s (%zu, %.2f s)\n", o.tag.c_str(), o.sentence.c_str(), o.cases.size(), o.seconds);
+      if (!o.not_applicable.empty())
+        printf("  --   [%s] %s: %s\n", o.tag.c_str(), o.sentence.c_str(), o.not_applicable.c_str());
+      else if (!bad)
+        printf("  ok   [%s] %s (%zu, %.2f s)\n", o.tag.c_str(), o.sentence.c_str(), o.cases.size(),
+               o.seconds);
       else printf("  FAIL [%s] %s (%d of %zu)\n", o.tag.c_str(), o.sentence.c_str(), bad, o.cases.size());
       for (const kit::Case& c : o.cases)
         if (!c.passed && (options.verbose || ++shown <= 5))

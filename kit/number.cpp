@@ -11,7 +11,7 @@ namespace {
 // A binary format of at most 16 bits.
 struct SmallFloat {
   int exponent_bits, mantissa_bits, bias;
-  bool infinity;   // has infinities; otherwise overflow gives NaN
+  bool infinity;       // has infinities; otherwise overflow gives NaN
   bool unsigned_zero;  // "UZ": the pattern of -0 is the only NaN
 };
 
@@ -20,13 +20,21 @@ const SmallFloat* small_float(unsigned dtype) {
   static const SmallFloat kE4m3fn{4, 3, 7, false, false}, kE5m2{5, 2, 15, true, false};
   static const SmallFloat kE4m3fnuz{4, 3, 8, false, true}, kE5m2fnuz{5, 2, 16, false, true};
   switch (dtype) {
-    case FL_F16: case FL_C32: return &kF16;
-    case FL_BF16: return &kBf16;
-    case FL_F8_E4M3FN: return &kE4m3fn;
-    case FL_F8_E5M2: return &kE5m2;
-    case FL_F8_E4M3FNUZ: return &kE4m3fnuz;
-    case FL_F8_E5M2FNUZ: return &kE5m2fnuz;
-    default: return nullptr;
+    case FL_F16:
+    case FL_C32:
+      return &kF16;
+    case FL_BF16:
+      return &kBf16;
+    case FL_F8_E4M3FN:
+      return &kE4m3fn;
+    case FL_F8_E5M2:
+      return &kE5m2;
+    case FL_F8_E4M3FNUZ:
+      return &kE4m3fnuz;
+    case FL_F8_E5M2FNUZ:
+      return &kE5m2fnuz;
+    default:
+      return nullptr;
   }
 }
 
@@ -37,7 +45,8 @@ real decode(const SmallFloat& f, unsigned bits) {
   int top = (1 << f.exponent_bits) - 1;
   if (f.unsigned_zero && sign && exponent == 0 && mantissa == 0) return NAN;
   if (f.infinity && exponent == top) return mantissa ? NAN : sign ? -INFINITY : INFINITY;
-  if (!f.infinity && !f.unsigned_zero && exponent == top && mantissa == (1u << f.mantissa_bits) - 1) return NAN;
+  if (!f.infinity && !f.unsigned_zero && exponent == top && mantissa == (1u << f.mantissa_bits) - 1)
+    return NAN;
   real value = exponent ? std::ldexp(1 + std::ldexp(real(mantissa), -f.mantissa_bits), exponent - f.bias)
                         : std::ldexp(real(mantissa), 1 - f.bias - f.mantissa_bits);
   return sign ? -value : value;
@@ -53,7 +62,8 @@ real largest_of(const SmallFloat& f) {
 unsigned encode(const SmallFloat& f, real x) {
   unsigned sign = std::signbit(x) ? 1u << (f.exponent_bits + f.mantissa_bits) : 0;
   unsigned nan = f.unsigned_zero ? 1u << (f.exponent_bits + f.mantissa_bits)
-                                 : (1u << (f.exponent_bits + f.mantissa_bits)) - (f.infinity ? 1u << (f.mantissa_bits - 1) : 1u);
+                                 : (1u << (f.exponent_bits + f.mantissa_bits)) -
+                                       (f.infinity ? 1u << (f.mantissa_bits - 1) : 1u);
   if (std::isnan(x)) return nan;
   unsigned overflow = f.infinity ? sign | ((1u << f.exponent_bits) - 1) << f.mantissa_bits : nan;
   if (std::isinf(x)) return overflow;
@@ -70,18 +80,25 @@ unsigned encode(const SmallFloat& f, real x) {
   return sign | (whole + (static_cast<unsigned>(exponent + f.bias - 1) << f.mantissa_bits));
 }
 
-template <class T> T get(const void* p) {
+template <class T>
+T get(const void* p) {
   T v;
   memcpy(&v, p, sizeof v);
   return v;
 }
-template <class T> void put(void* p, T v) { memcpy(p, &v, sizeof v); }
+template <class T>
+void put(void* p, T v) {
+  memcpy(p, &v, sizeof v);
+}
 
 real read_real(unsigned dtype, const char* p) {
   switch (dtype) {
-    case FL_F32: return get<float>(p);
-    case FL_F64: return get<double>(p);
-    default: break;
+    case FL_F32:
+      return get<float>(p);
+    case FL_F64:
+      return get<double>(p);
+    default:
+      break;
   }
   const SmallFloat* f = small_float(dtype);
   return decode(*f, dtype_size(dtype) == 1 ? get<uint8_t>(p) : get<uint16_t>(p));
@@ -89,9 +106,14 @@ real read_real(unsigned dtype, const char* p) {
 
 void write_real(unsigned dtype, real v, char* p) {
   switch (dtype) {
-    case FL_F32: put(p, static_cast<float>(v)); return;
-    case FL_F64: put(p, static_cast<double>(v)); return;
-    default: break;
+    case FL_F32:
+      put(p, static_cast<float>(v));
+      return;
+    case FL_F64:
+      put(p, static_cast<double>(v));
+      return;
+    default:
+      break;
   }
   unsigned bits = encode(*small_float(dtype), v);
   if (dtype_size(dtype) == 1) put(p, static_cast<uint8_t>(bits));
@@ -105,25 +127,39 @@ bool is_complex(unsigned dtype) { return dtype >= FL_C32 && dtype <= FL_C128; }
 bool is_real(unsigned dtype) { return !is_integer(dtype) && !is_complex(dtype); }
 unsigned component(unsigned dtype) {
   switch (dtype) {
-    case FL_C32: return FL_F16;
-    case FL_C64: return FL_F32;
-    case FL_C128: return FL_F64;
-    default: return dtype;
+    case FL_C32:
+      return FL_F16;
+    case FL_C64:
+      return FL_F32;
+    case FL_C128:
+      return FL_F64;
+    default:
+      return dtype;
   }
 }
 
 Number read(unsigned dtype, const void* from) {
   const char* p = static_cast<const char*>(from);
   switch (dtype) {
-    case FL_BOOL: return Number::integer(get<uint8_t>(p) != 0);
-    case FL_U8: return Number::integer(get<uint8_t>(p));
-    case FL_I8: return Number::integer(get<int8_t>(p));
-    case FL_U16: return Number::integer(get<uint16_t>(p));
-    case FL_I16: return Number::integer(get<int16_t>(p));
-    case FL_U32: return Number::integer(get<uint32_t>(p));
-    case FL_I32: return Number::integer(get<int32_t>(p));
-    case FL_U64: case FL_I64: return Number::integer(get<int64_t>(p));
-    default: break;
+    case FL_BOOL:
+      return Number::integer(get<uint8_t>(p) != 0);
+    case FL_U8:
+      return Number::integer(get<uint8_t>(p));
+    case FL_I8:
+      return Number::integer(get<int8_t>(p));
+    case FL_U16:
+      return Number::integer(get<uint16_t>(p));
+    case FL_I16:
+      return Number::integer(get<int16_t>(p));
+    case FL_U32:
+      return Number::integer(get<uint32_t>(p));
+    case FL_I32:
+      return Number::integer(get<int32_t>(p));
+    case FL_U64:
+    case FL_I64:
+      return Number::integer(get<int64_t>(p));
+    default:
+      break;
   }
   if (!is_complex(dtype)) return Number::floating(read_real(dtype, p));
   unsigned part = component(dtype);
@@ -163,17 +199,23 @@ Number converted(Number v, unsigned from, unsigned to) {
 
 real smallest_normal(unsigned dtype) {
   switch (component(dtype)) {
-    case FL_F32: return FLT_MIN;
-    case FL_F64: return DBL_MIN;
-    default: return std::ldexp(1.0L, 1 - small_float(component(dtype))->bias);
+    case FL_F32:
+      return FLT_MIN;
+    case FL_F64:
+      return DBL_MIN;
+    default:
+      return std::ldexp(1.0L, 1 - small_float(component(dtype))->bias);
   }
 }
 
 real largest(unsigned dtype) {
   switch (component(dtype)) {
-    case FL_F32: return FLT_MAX;
-    case FL_F64: return DBL_MAX;
-    default: return largest_of(*small_float(component(dtype)));
+    case FL_F32:
+      return FLT_MAX;
+    case FL_F64:
+      return DBL_MAX;
+    default:
+      return largest_of(*small_float(component(dtype)));
   }
 }
 
@@ -199,7 +241,8 @@ bool close_real(unsigned dtype, real got, real want, Tolerance t, real scale) {
   if (got == want) return true;
   if (std::isinf(want)) return std::isinf(got) && got == want;
   real limit = std::max({t.absolute, t.relative * scale, t.ulps * ulp(dtype, scale)});
-  if (std::isinf(got)) return !exact && std::fabs(want) + limit >= largest(dtype) && std::signbit(got) == std::signbit(want);
+  if (std::isinf(got))
+    return !exact && std::fabs(want) + limit >= largest(dtype) && std::signbit(got) == std::signbit(want);
   if (std::fabs(got - want) <= limit) return true;
   // Subnormals may be flushed.
   return std::fabs(want) < smallest_normal(dtype) && std::fabs(got) <= smallest_normal(dtype);
@@ -266,7 +309,8 @@ Array Array::random(Random& random, unsigned dtype, std::vector<int64_t> sizes, 
     Number v;
     if (is_integer(dtype)) {
       int64_t from = static_cast<int64_t>(std::ceil(low)), to = static_cast<int64_t>(std::floor(high));
-      v.i = dtype == FL_BOOL ? random.between(0, 1) : random.between(no_sign ? std::max<int64_t>(0, from) : from, to);
+      v.i = dtype == FL_BOOL ? random.between(0, 1)
+                             : random.between(no_sign ? std::max<int64_t>(0, from) : from, to);
     } else {
       v.re = random.uniform(low, high);
       v.im = is_complex(dtype) ? random.uniform(low, high) : 0;
@@ -308,7 +352,8 @@ Array Array::wild(Random& random, unsigned dtype, std::vector<int64_t> sizes) {
   return a;
 }
 
-void expect_close(const Array& got, const std::vector<Number>& want, Tolerance tolerance, const std::string& what) {
+void expect_close(const Array& got, const std::vector<Number>& want, Tolerance tolerance,
+                  const std::string& what) {
   int64_t bad = 0, first = 0;
   for (int64_t i = 0, n = got.numel(); i < n; ++i)
     if (!close(got.dtype, got.at(i), want[i], tolerance) && bad++ == 0) first = i;

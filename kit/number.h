@@ -28,8 +28,8 @@ bool is_complex(unsigned dtype);
 unsigned component(unsigned dtype);  // C64 → F32; others themselves
 
 Number read(unsigned dtype, const void* from);
-void write(unsigned dtype, Number value, void* to);   // rounded to nearest even; integers keep low bits
-Number rounded(unsigned dtype, Number value);         // write and read
+void write(unsigned dtype, Number value, void* to);  // rounded to nearest even; integers keep low bits
+Number rounded(unsigned dtype, Number value);        // write and read
 Number converted(Number value, unsigned from, unsigned to);  // [PGM-1], between any two dtypes
 
 // One unit in the last place of a float dtype at x; the smallest normal number; the largest.
@@ -67,7 +67,8 @@ struct Array {
   void set(int64_t i, Number v) { write(dtype, v, &bytes[i * dtype_size(dtype)]); }
 
   // Floats and complex from [low, high), integers from [low, high] (clipped to the dtype).
-  static Array random(Random& random, unsigned dtype, std::vector<int64_t> sizes, real low = -4, real high = 4);
+  static Array random(Random& random, unsigned dtype, std::vector<int64_t> sizes, real low = -4,
+                      real high = 4);
   // Integers of the dtype's whole range, floats of any magnitude with zeros, infinities and NaN.
   static Array wild(Random& random, unsigned dtype, std::vector<int64_t> sizes);
 };
@@ -80,6 +81,7 @@ int64_t broadcast_index(const std::vector<int64_t>& at, const std::vector<int64_
 std::string shape_text(const std::vector<int64_t>& sizes);
 
 // Records a failure with the first difference.
-void expect_close(const Array& got, const std::vector<Number>& want, Tolerance tolerance, const std::string& what);
+void expect_close(const Array& got, const std::vector<Number>& want, Tolerance tolerance,
+                  const std::string& what);
 
 }  // namespace kit

@@ -15,7 +15,8 @@ bool is_comparison(unsigned op);
 
 // One point of a program: inputs as read from memory, outputs in their memory dtype.
 void reference_program(const fl_program* program, const fl_scalar* scalars, const std::vector<Number>& inputs,
-                       const std::vector<int64_t>& at, const std::vector<int64_t>& sizes, std::vector<Number>& outputs);
+                       const std::vector<int64_t>& at, const std::vector<int64_t>& sizes,
+                       std::vector<Number>& outputs);
 
 // The word(s) of element i, [RND].
 struct RandomWords {

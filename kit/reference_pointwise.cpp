@@ -33,7 +33,8 @@ real digamma(real x) {
   real r = 0;
   for (; x < 30; x += 1) r -= 1 / x;
   real y = 1 / (x * x);
-  return r + std::log(x) - 0.5L / x - y * (1 / 12.0L - y * (1 / 120.0L - y * (1 / 252.0L - y * (1 / 240.0L - y / 132))));
+  return r + std::log(x) - 0.5L / x -
+         y * (1 / 12.0L - y * (1 / 120.0L - y * (1 / 252.0L - y * (1 / 240.0L - y / 132))));
 }
 
 // Σ 1/(x+k)^s by Euler and Maclaurin.
@@ -45,7 +46,8 @@ real zeta(real s, real x) {
   for (int k = 0; k < n; ++k) sum += std::pow(x + k, -s);
   real a = x + n, power = std::pow(a, -s);
   sum += a * power / (s - 1) + power / 2;
-  static const real kBernoulli[] = {1 / 6.0L, -1 / 30.0L, 1 / 42.0L, -1 / 30.0L, 5 / 66.0L, -691 / 2730.0L, 7 / 6.0L};
+  static const real kBernoulli[] = {1 / 6.0L,  -1 / 30.0L,     1 / 42.0L, -1 / 30.0L,
+                                    5 / 66.0L, -691 / 2730.0L, 7 / 6.0L};
   real term = s * power / a, factorial = 2;
   for (int k = 0; k < 7; ++k) {
     sum += kBernoulli[k] / factorial * term;
@@ -106,75 +108,147 @@ real python_divide(real a, real b) {
 
 real op_real(unsigned op, unsigned type, real a, real b, real c) {
   switch (op) {
-    case FL_OP_ADD: return a + b;
-    case FL_OP_SUB: return a - b;
-    case FL_OP_MUL: return a * b;
-    case FL_OP_DIV: return a / b;
-    case FL_OP_DIV_TRUNC: return std::trunc(rounded(type, Number::floating(a / b)).re);
-    case FL_OP_DIV_FLOOR: return python_divide(a, b);
-    case FL_OP_REM_TRUNC: return std::fmod(a, b);
-    case FL_OP_REM_FLOOR: return python_modulo(a, b);
-    case FL_OP_POW: return std::pow(a, b);
-    case FL_OP_MAX: return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b);
-    case FL_OP_MIN: return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b);
-    case FL_OP_FMAX: return std::isnan(a) ? b : std::isnan(b) ? a : std::max(a, b);
-    case FL_OP_FMIN: return std::isnan(a) ? b : std::isnan(b) ? a : std::min(a, b);
-    case FL_OP_NEG: return -a;
-    case FL_OP_ABS: return std::fabs(a);
-    case FL_OP_SIGN: return (a > 0) - (a < 0);
-    case FL_OP_FLOOR: return std::floor(a);
-    case FL_OP_CEIL: return std::ceil(a);
-    case FL_OP_TRUNC: return std::trunc(a);
-    case FL_OP_ROUND: return std::nearbyint(a);
-    case FL_OP_SQRT: return std::sqrt(a);
-    case FL_OP_RSQRT: return 1 / std::sqrt(a);
-    case FL_OP_RECIPROCAL: return 1 / a;
-    case FL_OP_EXP: return std::exp(a);
-    case FL_OP_EXP2: return std::exp2(a);
-    case FL_OP_EXPM1: return std::expm1(a);
-    case FL_OP_LOG: return std::log(a);
-    case FL_OP_LOG2: return std::log2(a);
-    case FL_OP_LOG10: return std::log10(a);
-    case FL_OP_LOG1P: return std::log1p(a);
-    case FL_OP_SIN: return std::sin(a);
-    case FL_OP_COS: return std::cos(a);
-    case FL_OP_TAN: return std::tan(a);
-    case FL_OP_ASIN: return std::asin(a);
-    case FL_OP_ACOS: return std::acos(a);
-    case FL_OP_ATAN: return std::atan(a);
-    case FL_OP_SINH: return std::sinh(a);
-    case FL_OP_COSH: return std::cosh(a);
-    case FL_OP_TANH: return std::tanh(a);
-    case FL_OP_ASINH: return std::asinh(a);
-    case FL_OP_ACOSH: return std::acosh(a);
-    case FL_OP_ATANH: return std::atanh(a);
-    case FL_OP_ATAN2: return std::atan2(a, b);
-    case FL_OP_HYPOT: return std::hypot(a, b);
-    case FL_OP_COPYSIGN: return std::copysign(a, b);
+    case FL_OP_ADD:
+      return a + b;
+    case FL_OP_SUB:
+      return a - b;
+    case FL_OP_MUL:
+      return a * b;
+    case FL_OP_DIV:
+      return a / b;
+    case FL_OP_DIV_TRUNC:
+      return std::trunc(rounded(type, Number::floating(a / b)).re);
+    case FL_OP_DIV_FLOOR:
+      return python_divide(a, b);
+    case FL_OP_REM_TRUNC:
+      return std::fmod(a, b);
+    case FL_OP_REM_FLOOR:
+      return python_modulo(a, b);
+    case FL_OP_POW:
+      return std::pow(a, b);
+    case FL_OP_MAX:
+      return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b);
+    case FL_OP_MIN:
+      return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b);
+    case FL_OP_FMAX:
+      return std::isnan(a) ? b : std::isnan(b) ? a : std::max(a, b);
+    case FL_OP_FMIN:
+      return std::isnan(a) ? b : std::isnan(b) ? a : std::min(a, b);
+    case FL_OP_NEG:
+      return -a;
+    case FL_OP_ABS:
+      return std::fabs(a);
+    case FL_OP_SIGN:
+      return (a > 0) - (a < 0);
+    case FL_OP_FLOOR:
+      return std::floor(a);
+    case FL_OP_CEIL:
+      return std::ceil(a);
+    case FL_OP_TRUNC:
+      return std::trunc(a);
+    case FL_OP_ROUND:
+      return std::nearbyint(a);
+    case FL_OP_SQRT:
+      return std::sqrt(a);
+    case FL_OP_RSQRT:
+      return 1 / std::sqrt(a);
+    case FL_OP_RECIPROCAL:
+      return 1 / a;
+    case FL_OP_EXP:
+      return std::exp(a);
+    case FL_OP_EXP2:
+      return std::exp2(a);
+    case FL_OP_EXPM1:
+      return std::expm1(a);
+    case FL_OP_LOG:
+      return std::log(a);
+    case FL_OP_LOG2:
+      return std::log2(a);
+    case FL_OP_LOG10:
+      return std::log10(a);
+    case FL_OP_LOG1P:
+      return std::log1p(a);
+    case FL_OP_SIN:
+      return std::sin(a);
+    case FL_OP_COS:
+      return std::cos(a);
+    case FL_OP_TAN:
+      return std::tan(a);
+    case FL_OP_ASIN:
+      return std::asin(a);
+    case FL_OP_ACOS:
+      return std::acos(a);
+    case FL_OP_ATAN:
+      return std::atan(a);
+    case FL_OP_SINH:
+      return std::sinh(a);
+    case FL_OP_COSH:
+      return std::cosh(a);
+    case FL_OP_TANH:
+      return std::tanh(a);
+    case FL_OP_ASINH:
+      return std::asinh(a);
+    case FL_OP_ACOSH:
+      return std::acosh(a);
+    case FL_OP_ATANH:
+      return std::atanh(a);
+    case FL_OP_ATAN2:
+      return std::atan2(a, b);
+    case FL_OP_HYPOT:
+      return std::hypot(a, b);
+    case FL_OP_COPYSIGN:
+      return std::copysign(a, b);
     case FL_OP_NEXTAFTER:
       return type == FL_F32 ? real(std::nextafter(static_cast<float>(a), static_cast<float>(b)))
                             : real(std::nextafter(static_cast<double>(a), static_cast<double>(b)));
-    case FL_OP_SIGMOID: return 1 / (1 + std::exp(-a));
-    case FL_OP_ERF: return std::erf(a);
-    case FL_OP_ERFC: return std::erfc(a);
-    case FL_OP_ERFINV: return erfinv(a);
-    case FL_OP_LGAMMA: return std::lgamma(a);
-    case FL_OP_DIGAMMA: return digamma(a);
-    case FL_OP_TRIGAMMA: return zeta(2, a);
-    case FL_OP_I0: return bessel(0, a);
-    case FL_OP_I0E: return bessel(0, a) * std::exp(-std::fabs(a));
-    case FL_OP_I1: return bessel(1, a);
-    case FL_OP_I1E: return bessel(1, a) * std::exp(-std::fabs(a));
-    case FL_OP_NDTRI: return ndtri(a);
-    case FL_OP_LOG_NDTR: return a > 1 ? std::log1p(-std::erfc(a / std::sqrt(2.0L)) / 2) : std::log(std::erfc(-a / std::sqrt(2.0L)) / 2);
-    case FL_OP_ERFCX: return std::exp(a * a) * std::erfc(a);
-    case FL_OP_ZETA: return zeta(a, b);
-    case FL_OP_ANGLE: return std::isnan(a) ? a : std::signbit(a) && a != 0 ? kPi : 0;
-    case FL_OP_FREXP_MANTISSA: { int e; return std::frexp(a, &e); }
-    case FL_OP_FREXP_EXPONENT: { int e = 0; std::frexp(a, &e); return e; }
-    case FL_OP_LDEXP: return std::ldexp(a, static_cast<int>(b));
-    case FL_OP_FMA: return a * b + c;
-    default: stop("the kit has no reference for %s of a real type", op_name(op));
+    case FL_OP_SIGMOID:
+      return 1 / (1 + std::exp(-a));
+    case FL_OP_ERF:
+      return std::erf(a);
+    case FL_OP_ERFC:
+      return std::erfc(a);
+    case FL_OP_ERFINV:
+      return erfinv(a);
+    case FL_OP_LGAMMA:
+      return std::lgamma(a);
+    case FL_OP_DIGAMMA:
+      return digamma(a);
+    case FL_OP_TRIGAMMA:
+      return zeta(2, a);
+    case FL_OP_I0:
+      return bessel(0, a);
+    case FL_OP_I0E:
+      return bessel(0, a) * std::exp(-std::fabs(a));
+    case FL_OP_I1:
+      return bessel(1, a);
+    case FL_OP_I1E:
+      return bessel(1, a) * std::exp(-std::fabs(a));
+    case FL_OP_NDTRI:
+      return ndtri(a);
+    case FL_OP_LOG_NDTR:
+      return a > 1 ? std::log1p(-std::erfc(a / std::sqrt(2.0L)) / 2)
+                   : std::log(std::erfc(-a / std::sqrt(2.0L)) / 2);
+    case FL_OP_ERFCX:
+      return std::exp(a * a) * std::erfc(a);
+    case FL_OP_ZETA:
+      return zeta(a, b);
+    case FL_OP_ANGLE:
+      return std::isnan(a) ? a : std::signbit(a) && a != 0 ? kPi : 0;
+    case FL_OP_FREXP_MANTISSA: {
+      int e;
+      return std::frexp(a, &e);
+    }
+    case FL_OP_FREXP_EXPONENT: {
+      int e = 0;
+      std::frexp(a, &e);
+      return e;
+    }
+    case FL_OP_LDEXP:
+      return std::ldexp(a, static_cast<int>(b));
+    case FL_OP_FMA:
+      return a * b + c;
+    default:
+      stop("the kit has no reference for %s of a real type", op_name(op));
   }
 }
 
@@ -196,31 +270,51 @@ int64_t op_integer(unsigned op, unsigned type, int64_t a, int64_t b) {
   auto uneven = [&] { return rest() != 0 && (rest() < 0) != (b < 0); };
   bool boolean = type == FL_BOOL;
   switch (op) {
-    case FL_OP_ADD: return static_cast<int64_t>(u + v);
-    case FL_OP_SUB: return static_cast<int64_t>(u - v);
-    case FL_OP_MUL: return static_cast<int64_t>(u * v);
-    case FL_OP_DIV_TRUNC: return quotient();
-    case FL_OP_DIV_FLOOR: return quotient() - uneven();
-    case FL_OP_REM_TRUNC: return rest();
-    case FL_OP_REM_FLOOR: return rest() + (uneven() ? b : 0);
-    case FL_OP_POW: return integer_power(a, b);
-    case FL_OP_MAX: return std::max(a, b);
-    case FL_OP_MIN: return std::min(a, b);
-    case FL_OP_AND: return a & b;
-    case FL_OP_OR: return a | b;
-    case FL_OP_XOR: return a ^ b;
-    case FL_OP_NOT: return boolean ? !a : ~a;
-    case FL_OP_SHL: return b < 0 || b >= width ? 0 : static_cast<int64_t>(u << b);
-    case FL_OP_SHR: return b < 0 || b >= width ? (a < 0 ? -1 : 0) : a >> b;
-    case FL_OP_NEG: return static_cast<int64_t>(0 - u);
-    case FL_OP_ABS: return a < 0 ? static_cast<int64_t>(0 - u) : a;
-    case FL_OP_SIGN: return (a > 0) - (a < 0);
+    case FL_OP_ADD:
+      return static_cast<int64_t>(u + v);
+    case FL_OP_SUB:
+      return static_cast<int64_t>(u - v);
+    case FL_OP_MUL:
+      return static_cast<int64_t>(u * v);
+    case FL_OP_DIV_TRUNC:
+      return quotient();
+    case FL_OP_DIV_FLOOR:
+      return quotient() - uneven();
+    case FL_OP_REM_TRUNC:
+      return rest();
+    case FL_OP_REM_FLOOR:
+      return rest() + (uneven() ? b : 0);
+    case FL_OP_POW:
+      return integer_power(a, b);
+    case FL_OP_MAX:
+      return std::max(a, b);
+    case FL_OP_MIN:
+      return std::min(a, b);
+    case FL_OP_AND:
+      return a & b;
+    case FL_OP_OR:
+      return a | b;
+    case FL_OP_XOR:
+      return a ^ b;
+    case FL_OP_NOT:
+      return boolean ? !a : ~a;
+    case FL_OP_SHL:
+      return b < 0 || b >= width ? 0 : static_cast<int64_t>(u << b);
+    case FL_OP_SHR:
+      return b < 0 || b >= width ? (a < 0 ? -1 : 0) : a >> b;
+    case FL_OP_NEG:
+      return static_cast<int64_t>(0 - u);
+    case FL_OP_ABS:
+      return a < 0 ? static_cast<int64_t>(0 - u) : a;
+    case FL_OP_SIGN:
+      return (a > 0) - (a < 0);
     case FL_OP_GCD: {
       uint64_t x = a < 0 ? 0 - u : u, y = b < 0 ? 0 - v : v;
       while (y) x %= y, std::swap(x, y);
       return static_cast<int64_t>(x);
     }
-    default: stop("the kit has no reference for %s of an integer type", op_name(op));
+    default:
+      stop("the kit has no reference for %s of an integer type", op_name(op));
   }
 }
 
@@ -228,44 +322,82 @@ int64_t op_integer(unsigned op, unsigned type, int64_t a, int64_t b) {
 
 complex_real op_complex(unsigned op, complex_real a, complex_real b, complex_real c) {
   switch (op) {
-    case FL_OP_ADD: return a + b;
-    case FL_OP_SUB: return a - b;
-    case FL_OP_MUL: return a * b;
-    case FL_OP_DIV: return a / b;
-    case FL_OP_POW: return std::pow(a, b);
-    case FL_OP_NEG: return -a;
-    case FL_OP_ABS: return std::abs(a);
-    case FL_OP_SIGN: return a == complex_real(0) ? a : a / std::abs(a);
-    case FL_OP_SQRT: return std::sqrt(a);
-    case FL_OP_RSQRT: return real(1) / std::sqrt(a);
-    case FL_OP_RECIPROCAL: return real(1) / a;
-    case FL_OP_EXP: return std::exp(a);
-    case FL_OP_EXP2: return std::exp(a * std::log(2.0L));
-    case FL_OP_EXPM1: return std::exp(a) - real(1);
-    case FL_OP_LOG: return std::log(a);
-    case FL_OP_LOG2: return std::log(a) / std::log(2.0L);
-    case FL_OP_LOG10: return std::log(a) / std::log(10.0L);
-    case FL_OP_LOG1P: return std::log(real(1) + a);
-    case FL_OP_SIN: return std::sin(a);
-    case FL_OP_COS: return std::cos(a);
-    case FL_OP_TAN: return std::tan(a);
-    case FL_OP_ASIN: return std::asin(a);
-    case FL_OP_ACOS: return std::acos(a);
-    case FL_OP_ATAN: return std::atan(a);
-    case FL_OP_SINH: return std::sinh(a);
-    case FL_OP_COSH: return std::cosh(a);
-    case FL_OP_TANH: return std::tanh(a);
-    case FL_OP_ASINH: return std::asinh(a);
-    case FL_OP_ACOSH: return std::acosh(a);
-    case FL_OP_ATANH: return std::atanh(a);
-    case FL_OP_SIGMOID: return real(1) / (real(1) + std::exp(-a));
-    case FL_OP_REAL: return a.real();
-    case FL_OP_IMAG: return a.imag();
-    case FL_OP_CONJ: return std::conj(a);
-    case FL_OP_COMPLEX: return {a.real(), b.real()};
-    case FL_OP_ANGLE: return std::arg(a);
-    case FL_OP_FMA: return a * b + c;
-    default: stop("the kit has no reference for %s of a complex type", op_name(op));
+    case FL_OP_ADD:
+      return a + b;
+    case FL_OP_SUB:
+      return a - b;
+    case FL_OP_MUL:
+      return a * b;
+    case FL_OP_DIV:
+      return a / b;
+    case FL_OP_POW:
+      return std::pow(a, b);
+    case FL_OP_NEG:
+      return -a;
+    case FL_OP_ABS:
+      return std::abs(a);
+    case FL_OP_SIGN:
+      return a == complex_real(0) ? a : a / std::abs(a);
+    case FL_OP_SQRT:
+      return std::sqrt(a);
+    case FL_OP_RSQRT:
+      return real(1) / std::sqrt(a);
+    case FL_OP_RECIPROCAL:
+      return real(1) / a;
+    case FL_OP_EXP:
+      return std::exp(a);
+    case FL_OP_EXP2:
+      return std::exp(a * std::log(2.0L));
+    case FL_OP_EXPM1:
+      return std::exp(a) - real(1);
+    case FL_OP_LOG:
+      return std::log(a);
+    case FL_OP_LOG2:
+      return std::log(a) / std::log(2.0L);
+    case FL_OP_LOG10:
+      return std::log(a) / std::log(10.0L);
+    case FL_OP_LOG1P:
+      return std::log(real(1) + a);
+    case FL_OP_SIN:
+      return std::sin(a);
+    case FL_OP_COS:
+      return std::cos(a);
+    case FL_OP_TAN:
+      return std::tan(a);
+    case FL_OP_ASIN:
+      return std::asin(a);
+    case FL_OP_ACOS:
+      return std::acos(a);
+    case FL_OP_ATAN:
+      return std::atan(a);
+    case FL_OP_SINH:
+      return std::sinh(a);
+    case FL_OP_COSH:
+      return std::cosh(a);
+    case FL_OP_TANH:
+      return std::tanh(a);
+    case FL_OP_ASINH:
+      return std::asinh(a);
+    case FL_OP_ACOSH:
+      return std::acosh(a);
+    case FL_OP_ATANH:
+      return std::atanh(a);
+    case FL_OP_SIGMOID:
+      return real(1) / (real(1) + std::exp(-a));
+    case FL_OP_REAL:
+      return a.real();
+    case FL_OP_IMAG:
+      return a.imag();
+    case FL_OP_CONJ:
+      return std::conj(a);
+    case FL_OP_COMPLEX:
+      return {a.real(), b.real()};
+    case FL_OP_ANGLE:
+      return std::arg(a);
+    case FL_OP_FMA:
+      return a * b + c;
+    default:
+      stop("the kit has no reference for %s of a complex type", op_name(op));
   }
 }
 
@@ -274,12 +406,18 @@ bool compare(unsigned op, unsigned type, Number a, Number b) {
   real x = is_integer(type) ? 0 : a.re, y = is_integer(type) ? 0 : b.re;
   int64_t i = is_integer(type) ? a.i : 0, j = is_integer(type) ? b.i : 0;
   switch (op) {
-    case FL_OP_EQ: return x == y && i == j;
-    case FL_OP_NE: return x != y || i != j;
-    case FL_OP_LT: return x < y || i < j;
-    case FL_OP_LE: return x <= y && i <= j;
-    case FL_OP_GT: return x > y || i > j;
-    default: return x >= y && i >= j;
+    case FL_OP_EQ:
+      return x == y && i == j;
+    case FL_OP_NE:
+      return x != y || i != j;
+    case FL_OP_LT:
+      return x < y || i < j;
+    case FL_OP_LE:
+      return x <= y && i <= j;
+    case FL_OP_GT:
+      return x > y || i > j;
+    default:
+      return x >= y && i >= j;
   }
 }
 
@@ -295,13 +433,20 @@ bool reference_has(unsigned op, unsigned type) {
   bool ordered = op == FL_OP_MAX || op == FL_OP_MIN || (op >= FL_OP_LT && op <= FL_OP_GE);
   if (ordered && is_complex(type)) return false;  // complex numbers have no order
   switch (kOpcodes[op].types) {
-    case 'R': return integer || floats;
-    case 'I': return integer || type == FL_BOOL;
-    case 'J': return integer;
-    case 'F': return floats || is_complex(type);
-    case 'G': return floats;
-    case 'C': return is_complex(type);
-    default: return true;
+    case 'R':
+      return integer || floats;
+    case 'I':
+      return integer || type == FL_BOOL;
+    case 'J':
+      return integer;
+    case 'F':
+      return floats || is_complex(type);
+    case 'G':
+      return floats;
+    case 'C':
+      return is_complex(type);
+    default:
+      return true;
   }
 }
 
@@ -314,7 +459,8 @@ Number reference_op(unsigned op, unsigned type, Number a, Number b, Number c) {
 }
 
 void reference_program(const fl_program* program, const fl_scalar* scalars, const std::vector<Number>& inputs,
-                       const std::vector<int64_t>& at, const std::vector<int64_t>& sizes, std::vector<Number>& outputs) {
+                       const std::vector<int64_t>& at, const std::vector<int64_t>& sizes,
+                       std::vector<Number>& outputs) {
   std::vector<Number> r(program->n_code);
   outputs.resize(program->n_outputs);
   auto from_bits = [](const fl_scalar& s, unsigned type) {
@@ -324,12 +470,19 @@ void reference_program(const fl_program* program, const fl_scalar* scalars, cons
   for (unsigned i = 0; i < program->n_code; ++i) {
     const fl_instr& o = program->code[i];
     switch (o.op) {
-      case FL_OP_LOAD: r[i] = converted(inputs[o.a], o.memory, o.type); break;
-      case FL_OP_STORE: outputs[o.b] = o.memory == o.type ? r[o.a] : converted(r[o.a], o.type, o.memory); break;
-      case FL_OP_SCALAR: r[i] = from_bits(scalars[o.a], o.type); break;
+      case FL_OP_LOAD:
+        r[i] = converted(inputs[o.a], o.memory, o.type);
+        break;
+      case FL_OP_STORE:
+        outputs[o.b] = o.memory == o.type ? r[o.a] : converted(r[o.a], o.type, o.memory);
+        break;
+      case FL_OP_SCALAR:
+        r[i] = from_bits(scalars[o.a], o.type);
+        break;
       case FL_OP_CONST: {
         fl_scalar s{};
-        s.v.i = static_cast<int64_t>(o.a | uint64_t{o.b} << 16 | uint64_t{o.c} << 32 | uint64_t{o.reserved} << 48);
+        s.v.i = static_cast<int64_t>(o.a | uint64_t{o.b} << 16 | uint64_t{o.c} << 32 |
+                                     uint64_t{o.reserved} << 48);
         r[i] = from_bits(s, o.type);
         break;
       }
@@ -339,7 +492,9 @@ void reference_program(const fl_program* program, const fl_scalar* scalars, cons
         r[i] = rounded(o.type, Number::integer(o.a == 0xffff ? number : at[o.a]));
         break;
       }
-      case FL_OP_CAST: r[i] = converted(r[o.a], o.memory, o.type); break;
+      case FL_OP_CAST:
+        r[i] = converted(r[o.a], o.memory, o.type);
+        break;
       default: {
         unsigned n = operand_count(o.op);
         r[i] = reference_op(o.op, o.type, r[o.a], n > 1 ? r[o.b] : Number(), n > 2 ? r[o.c] : Number());

@@ -80,7 +80,8 @@ void run_one(size_t index) {
 }
 
 std::string why_it_died(int status) {
-  if (WIFSIGNALED(status)) return text("crashed with signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    return text("crashed with signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
   return text("the process ended with status %d", WEXITSTATUS(status));
 }
 
@@ -191,7 +192,8 @@ void run_group(const std::string& path, const std::vector<size_t>& group, std::v
     int status = child.end();
     if (next == group.size()) return;
     if (!running) running = &outcomes[group[next]];
-    std::string why = late ? text("no answer for %d s: hung", tests()[group[next]].seconds) : why_it_died(status);
+    std::string why =
+        late ? text("no answer for %d s: hung", tests()[group[next]].seconds) : why_it_died(status);
     running->cases.push_back({running->tag, "", false, why});
     running->seconds = std::chrono::duration<double>(Clock::now() - began).count();
     each(*running);

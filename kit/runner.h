@@ -34,7 +34,7 @@ std::vector<Outcome> run_tests(const Options& options, const std::function<void(
 std::string run_bench(const Options& options);
 std::string bench();  // bench.cpp
 
-void write_report(const std::string& file, const std::string& description, const std::vector<Outcome>& outcomes,
-                  const std::string& bench_text);
+void write_report(const std::string& file, const std::string& description,
+                  const std::vector<Outcome>& outcomes, const std::string& bench_text);
 
 }  // namespace kit

@@ -52,13 +52,14 @@ Placement place(const std::vector<int64_t>& sizes, Layout layout) {
 }  // namespace
 
 const char* layout_name(Layout layout) {
-  static const char* const kNames[] = {"contiguous", "transposed", "negative strides", "stride 2",
-                                       "padded rows", "offset",    "stride 0"};
+  static const char* const kNames[] = {"contiguous",  "transposed", "negative strides", "stride 2",
+                                       "padded rows", "offset",     "stride 0"};
   return kNames[static_cast<int>(layout)];
 }
 
-const std::vector<Layout> kInputLayouts = {Layout::contiguous, Layout::transposed, Layout::negative, Layout::stepped,
-                                           Layout::padded,     Layout::offset,     Layout::broadcast};
+const std::vector<Layout> kInputLayouts = {Layout::contiguous, Layout::transposed, Layout::negative,
+                                           Layout::stepped,    Layout::padded,     Layout::offset,
+                                           Layout::broadcast};
 const std::vector<Layout> kOutputLayouts = {Layout::contiguous, Layout::transposed, Layout::negative,
                                             Layout::stepped,    Layout::padded,     Layout::offset};
 

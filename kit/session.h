@@ -51,9 +51,11 @@ class Session {
   fl_launch launch{};  // tag 0, no flags
   fl_launch tagged(uint64_t tag, uint32_t flags = 0) const;
 
-  // Device copy of an array.  With Layout::broadcast dimension 0 has stride 0 and the array must be constant along it.
+  // Device copy of an array.  With Layout::broadcast dimension 0 has stride 0 and the array must be constant
+  // along it.
   Tensor put(const Array& array, Layout layout = Layout::contiguous);
-  Tensor output(unsigned dtype, const std::vector<int64_t>& sizes, Layout layout = Layout::contiguous);  // poisoned
+  Tensor output(unsigned dtype, const std::vector<int64_t>& sizes,
+                Layout layout = Layout::contiguous);  // poisoned
   // After synchronizing.  Fails when anything but the tensor's own elements changed.
   Array get(Tensor& tensor);
 
@@ -65,8 +67,11 @@ class Session {
 };
 
 // One launch: locks where the chip asks for it.
-#define KIT_LAUNCH(entry, launch_ptr, args_ptr) \
-  ([&]() -> fl_status { ::kit::LaunchLock lock; return ::kit::chip().op.entry(launch_ptr, args_ptr); }())
+#define KIT_LAUNCH(entry, launch_ptr, args_ptr)          \
+  ([&]() -> fl_status {                                  \
+    ::kit::LaunchLock lock;                              \
+    return ::kit::chip().op.entry(launch_ptr, args_ptr); \
+  }())
 
 // Makes an array constant along dimension 0 (for Layout::broadcast).
 Array constant_along_first(Array array);

@@ -51,17 +51,20 @@ def test_sound_chip_passes(chip, environment):
 PLANTED = {
     "alignment": ("MEM-1", set()),
     "bounds": ("GAT-1", {"STR-3", "STR-4", "STR-7", "STR-8"}),  # whose faults come from a gather
-    "claim": ("OPS-5", {"gemm", "GEM-1", "GEM-2"}),
+    "claim": ("OPS-5", {"GEM-1", "GEM-2"}),
     "duplicates": ("SCA-2", {"SCA-3", "OPS-4", "OPS-7"}),
     "event": ("EVT-2", {"STR-1", "STR-6", "EVT-1", "OPS-1"}),
     "fault": ("STR-7", {"STR-3", "STR-4", "STR-8", "GAT-1", "SCA-1", "PGM-2", "OPS-2", "OPS-5"}),
-    "nan": ("PGM-3", {"PGM-5", "pointwise"}),
+    "nan": ("PGM-3", {"PGM-5"}),
     "narrow": ("OPS-4", {"CPY-1"}),
-    "philox": ("RND-1", {"random"}),
-    "source": ("MEM-6", {"MEM-7", "CPY-1", "reduce", "RED-2", "pointwise", "PGM-4", "PTW-2", "gemm", "GEM-1", "GEM-2",
-                         "gather", "scatter", "SCA-2", "OPS-7", "FIL-1", "RND-2", "random"}),  # fed by large transfers
-    "strides": ("OPS-3", {"PTW-1", "PTW-2", "RED-3", "GEM-2", "reduce", "pointwise"}),
-    "ties": ("RED-1", {"reduce", "OPS-3"}),
+    "philox": ("RND-1", set()),
+    # What is fed by large transfers.
+    "source": (
+        "MEM-6",
+        {"MEM-7", "CPY-1", "FIL-1", "RED-2", "PGM-4", "PTW-2", "GEM-1", "GEM-2", "SCA-2", "OPS-7", "RND-2"},
+    ),
+    "strides": ("OPS-3", {"PTW-1", "PTW-2", "RED-3", "GEM-2"}),
+    "ties": ("RED-1", {"OPS-3"}),
 }
 
 
@@ -98,8 +101,9 @@ def test_report_in_markdown(tmp_path):
 def test_bench_prints_costs():
     result = run_kit(TEMPLATE, "--only", "CHP-1", "--bench")
     assert result.returncode == 0
-    for what in ("launch: add of 1 element", "launch: copy of 1 element", "malloc and free", "host to device", "device to host"):
-        assert what in result.stdout
+    assert "launch: add of 1 element" in result.stdout and "launch: copy of 1 element" in result.stdout
+    assert "malloc and free" in result.stdout
+    assert "host to device" in result.stdout and "device to host" in result.stdout
 
 
 @pytest.mark.parametrize("what", ["missing", "no library", "no chip"])
