@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +15,7 @@
 
 namespace sim_test {
 
-inline int failures = 0;
+inline std::atomic<int> failures{0};
 inline thread_local std::string last_error;
 
 #define CHECK(condition)                                                                    \
@@ -66,7 +67,7 @@ struct Device {
   const fl_chip* chip;
   int32_t index;
   fl_stream stream = nullptr;
-  uint64_t tag = 0;
+  std::atomic<uint64_t> tag{0};
 
   Device(const fl_chip* c, int32_t i) : chip(c), index(i) {
     CHECK_STATUS(chip->device->open(index), FL_OK);
