@@ -94,6 +94,7 @@ class Bottleneck(nn.Module):
         self.bn2 = nn.BatchNorm2d(channels)
         self.conv3 = nn.Conv2d(channels, out, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(out)
+        nn.init.zeros_(self.bn3.weight)  # starts as the identity: Goyal et al., arXiv:1706.02677, 5.1
         self.relu = nn.ReLU(inplace=True)
         self.shortcut = nn.Identity()
         if stride != 1 or channels_in != out:
