@@ -6,7 +6,7 @@ import sys
 import textwrap
 
 
-def run_child(code, check=True, timeout=60, **environment):
+def run_child(code, check=True, timeout=240, **environment):
     """Runs the code; its stdout, stderr and return code.  check: it must end with 0."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],

@@ -55,14 +55,14 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_exit_is_clean(name):
-    for _ in range(4):
+    for _ in range(2):
         out = run_child(PROGRAMS[name], FL_SIM_DEVICES="4")
         assert out.stderr == ""
 
 
 def test_exit_right_after_the_first_backward_many_times():
     # Before the engine's threads were waited for, 4 of 9 such runs aborted.
-    for _ in range(12):
+    for _ in range(8):
         run_child(PROGRAMS["first backward"], FL_SIM_DEVICES="4")
 
 
