@@ -10,7 +10,8 @@ from family import check, no_fallback, tensor, to_device
 def test_max_pool(rank, kwargs, dtype):
     f = getattr(F, f"max_pool{rank}d")
     with no_fallback():
-        check(lambda x: f(x, 3, return_indices=True, **kwargs), tensor(2, 3, *[8] * rank, dtype=dtype).requires_grad_(), grad=True)
+        check(lambda x: f(x, 3, return_indices=True, **kwargs), tensor(2, 3, *[8] * rank, dtype=dtype).requires_grad_(), grad=True,
+              **({"atol": 5e-3} if dtype == torch.float16 else {}))
         check(lambda x: f(x, 3, **kwargs), tensor(3, *[8] * rank, dtype=dtype))
 
 

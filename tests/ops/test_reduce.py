@@ -151,7 +151,7 @@ def test_gradients(f):
 
 def test_half_accumulates_wide():
     x = to_device(torch.ones(70000, dtype=torch.float16) * 0.5)
-    assert x.sum().item() == 35000
+    assert x.sum().item() == 35008  # 35000 rounded to float16
     assert abs(x.mean().item() - 0.5) < 1e-3
 
 

@@ -12,7 +12,8 @@ bool fits(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional
   if (dropout != 0 || q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || !is_fl(q)) return false;
   if (k.scalar_type() != q.scalar_type() || v.scalar_type() != q.scalar_type()) return false;
   if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return false;
-  if (q.size(0) != k.size(0) || k.size(0) != v.size(0) || k.size(1) != v.size(1) || k.size(1) == 0 || q.size(1) % k.size(1)) return false;
+  if (q.size(0) != k.size(0) || k.size(0) != v.size(0) || k.size(1) != v.size(1) || q.size(1) % k.size(1)) return false;
+  if (q.size(3) != k.size(3) || k.size(2) != v.size(2)) return false;
   if (given(mask) && (mask->dim() > 4 || mask->requires_grad())) return false;
   const Chip& chip = *current_stream(q.device().index()).chip;
   uint8_t dtype = dtype_of(q);

@@ -188,6 +188,8 @@ Tensor forward(const Tensor& x, const Tensor& w, const std::optional<Tensor>& bi
   TORCH_CHECK(!b || (b->dim() == 1 && b->size(0) == sizes[1]), "Given transposed=", transposed, ", weight of size ",
               w.sizes(), ", expected bias to be 1-dimensional with ", sizes[1], " elements, but got bias of size ",
               b->sizes(), " instead");
+  TORCH_CHECK(!b || b->scalar_type() == x.scalar_type(), "Input type (", c10::toString(x.scalar_type()), ") and bias type (",
+              c10::toString(b->scalar_type()), ") should be the same");
   if (!computable(x.scalar_type()))
     return fallback<ATEN_OP(convolution)>(x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
   Tensor y = empty(x, sizes, format_of(x, w));

@@ -54,7 +54,7 @@ Tensor embedding_dense_backward(const Tensor& grad_in, const Tensor& indices, in
   // Half gradients add up in F32: a frequent word meets thousands of them.
   ScalarType wide = at::isReducedFloatingType(dtype) ? at::kFloat : dtype;
   Tensor out = empty_like(grad_in, {count, columns}, wide);
-  fill_on_device(call.op(), out, 0);
+  fill_step(out, 0);
   if (grad_in.numel() == 0 || out.numel() == 0) return out.to(dtype);
 
   Tensor index = indices.reshape({-1}), grad = grad_in.reshape({-1, columns});

@@ -268,7 +268,7 @@ void non_finite_check(TensorList grads, Tensor& found, const Tensor& inverse) {
     for (size_t k = 0; k < group.size(); ++k) {
       const Tensor& g = grads[group[k]];
       Tensor flag = flags.select(0, static_cast<int64_t>(k));
-      if (g.numel() == 0) fill_on_device(op, flag, false);
+      if (g.numel() == 0) fill_step(flag, false);
       else done = done && reduce(call, {FL_REDUCE_ANY, FL_BOOL, check}, Mask().set(), {&g}, {&flag});
       items.add({&g}, {&g, &inverse});
     }

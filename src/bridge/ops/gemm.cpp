@@ -52,8 +52,8 @@ bool multiply(Call& call, const Tensor& a, const Tensor& b, const Tensor& out, c
   if (c && beta.equal(0)) c = nullptr;
   if (a.size(-1) == 0) {
     call.composed();
-    if (c) at::mul_out(const_cast<Tensor&>(out), *c, at::scalar_tensor(beta, c->options().device(at::kCPU)));
-    else fill_on_device(call.op(), out, 0);
+    if (c) at::mul_out(const_cast<Tensor&>(out), c->expand(out.sizes()), at::scalar_tensor(beta, c->options().device(at::kCPU)));
+    else fill_step(out, 0);
     return true;
   }
   ScalarType dtype = out.scalar_type();

@@ -1,6 +1,7 @@
 // x[i, :, j], its assignment, gather and the scatter family.
 #include <ATen/native/IndexKernel.h>
 #include <ATen/native/TensorAdvancedIndexing.h>
+#include <ATen/native/TensorAdvancedIndexingUtils.h>
 #include <ATen/ops/_index_put_impl_native.h>
 #include <ATen/ops/gather_meta.h>
 #include <ATen/ops/index_cpu_dispatch.h>
@@ -53,6 +54,23 @@ void index_put_kernel(at::TensorIterator& iter, IntArrayRef sizes, IntArrayRef s
   launch_iterator("index_put_", iter, sizes, strides, [&](const Space& space, const int64_t* n, const int64_t* steps) {
     if (!scatter_space(call, mode, space, n, steps, FL_INDEX_WRAP)) throw_refused(call, "scatter", iter.dtype(0));
   });
+}
+
+// What PyTorch calls for accumulation, and for deterministic assignment, on any
+// device but its CPU; the chip keeps the order itself [SCA-3].
+void index_put_ordered(Tensor& self, const Indices& indices, const Tensor& value, bool accumulate, bool) {
+  auto info = at::native::make_info(self, at::IOptTensorListRef(indices));
+  TORCH_CHECK(at::is_expandable_to(value.sizes(), info.src.sizes()), "shape mismatch: value tensor of shape ", value.sizes(),
+              " cannot be broadcast to indexing result of shape ", info.src.sizes());
+  TORCH_CHECK(value.scalar_type() == self.scalar_type(), "Index put requires the source and destination dtypes match, got ",
+              c10::toString(self.scalar_type()), " for the destination and ", c10::toString(value.scalar_type()),
+              " for the source.");
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).resize_outputs(false).check_all_same_dtype(false);
+  config.add_output(info.src).add_const_input(value);
+  for (const Tensor& index : info.indices) config.add_const_input(index);
+  at::TensorIterator iter = config.build();
+  index_put_kernel(iter, info.indexed_sizes, info.indexed_strides, accumulate);
 }
 
 // Shape function, iterator and output of x[…] in one object, as PyTorch
@@ -260,9 +278,14 @@ void index_stub_kernel(at::TensorIteratorBase& iter, IntArrayRef sizes, IntArray
 void index_put_stub_kernel(at::TensorIterator& iter, IntArrayRef sizes, IntArrayRef strides, bool accumulate) {
   index_put_kernel(iter, sizes, strides, accumulate);
 }
+void index_put_ordered_kernel(Tensor& self, const c10::List<std::optional<Tensor>>& indices, const Tensor& value,
+                              bool accumulate, bool unsafe) {
+  index_put_ordered(self, indices, value, accumulate, unsafe);
+}
 }  // namespace fl::bridge
 
 namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(index_put_with_sort_stub, &fl::bridge::index_put_ordered_kernel)
 REGISTER_PRIVATEUSE1_DISPATCH(index_stub, &fl::bridge::index_stub_kernel)
 REGISTER_PRIVATEUSE1_DISPATCH(index_put_stub, &fl::bridge::index_put_stub_kernel)
 }  // namespace at::native

@@ -49,8 +49,8 @@ void forward_into(Call& call, const Tensor& x, const Tensor& target, const Tenso
                   int64_t ignore, const Tensor& out, const Tensor& total) {
   call.composed();
   if (target.numel() == 0) {
-    if (reduction != at::Reduction::None) fill_on_device(call.op(), out, reduction == at::Reduction::Mean ? NAN : 0);
-    fill_on_device(call.op(), total, 0);
+    if (reduction != at::Reduction::None) fill_step(out, reduction == at::Reduction::Mean ? NAN : 0);
+    fill_step(total, 0);
     return;
   }
   uint8_t type = to_register(x.scalar_type());
@@ -63,7 +63,7 @@ void forward_into(Call& call, const Tensor& x, const Tensor& target, const Tenso
   if (reduction == at::Reduction::None) {
     done = run_program(call, term(kLoss, tx, tt, tw, type, dtype_of(out)), {&out}, {&chosen, &target, &weights},
                        {scalars[0], scalars[1], scalars[2]});
-    fill_on_device(call.op(), total, 0);
+    fill_step(total, 0);
   } else {
     Tensor sum = empty_like(x, {}, to_scalar_type(type)), weight_sum = empty_like(x, {}, to_scalar_type(type));
     auto add_up = [&](Term what, const Tensor& to) {
@@ -72,9 +72,15 @@ void forward_into(Call& call, const Tensor& x, const Tensor& target, const Tenso
     };
     done = add_up(kLoss, sum) && add_up(kWeight, weight_sum);
     if (done) {
-      if (reduction == at::Reduction::Mean) at::div_out(const_cast<Tensor&>(out), sum, weight_sum);
-      else copy_on_device(call.op(), out, sum);
-      copy_on_device(call.op(), total, weight_sum);
+      static Programs quotients;
+      uint8_t to = dtype_of(out), sums = dtype_of(sum);
+      bool mean = reduction == at::Reduction::Mean;
+      const fl_program* finish = quotients.get(key_of(to, sums, mean), [&](Builder& b) {
+        Value s = b.load(0, sums), w = b.load(1, sums);
+        b.store(0, mean ? b.op(FL_OP_DIV, s, w) : s, to);
+        b.store(1, w, to);
+      });
+      done = run_program(call, finish, {&out, &total}, {&sum, &weight_sum});
     }
   }
   if (!done) throw_refused(call, "pointwise or reduce", x.scalar_type());
@@ -86,7 +92,7 @@ void backward_into(Call& call, const Tensor& grad, const Tensor& x, const Tensor
   static Programs programs;
   call.composed();
   if (grad_x.numel() == 0) return;
-  fill_on_device(call.op(), grad_x, 0);
+  fill_step(grad_x, 0);
   if (target.numel() == 0) return;
   uint8_t type = to_register(x.scalar_type());
   Tensor index = safe_target(call, target, ignore), w;

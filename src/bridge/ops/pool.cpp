@@ -70,7 +70,7 @@ bool pool(Call& call, int n, const Window& w, const Tensor& x_in, const Tensor& 
 bool pool_backward(Call& call, int n, const Window& w, const Tensor& grad_in, const Tensor& grad_x_in, const Tensor* index_in) {
   if (grad_x_in.numel() == 0) return true;
   if (grad_in.numel() == 0) {
-    fill_on_device(call.op(), grad_x_in, 0);
+    fill_step(grad_x_in, 0);
     return true;
   }
   if (!call.claims(FL_ENTRY_POOL_BACKWARD, w.kind, dtype_of(grad_in))) return false;

@@ -105,6 +105,16 @@ bool run_program(Call& call, const fl_program* program, std::initializer_list<co
   return call.native(call.chip().op.pointwise, args, {space.tensors(), space.tensors(space.count() - 1)});
 }
 
+void fill_step(const Tensor& to, const at::Scalar& value) {
+  static Op& op = find_op("aten::fill_");
+  fill_on_device(op, to, value);
+}
+
+void copy_step(const Tensor& to, const Tensor& from) {
+  static Op& op = find_op("aten::copy_");
+  copy_on_device(op, to, from);
+}
+
 void throw_refused(const Call& call, const char* what, ScalarType dtype) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, call.op().name, ": the chip \"", call.chip().name, "\" refuses ", what, " for ",
                               c10::toString(dtype), ", which is mandatory: run fl-kit ", call.chip().path);

@@ -92,8 +92,11 @@ bool run_program(Call& call, const fl_program* program, std::initializer_list<co
                  std::initializer_list<const Tensor*> inputs, std::initializer_list<fl_scalar> scalars = {},
                  Order order = Order::kAny);
 
-// As above, for a program that every chip takes (mandatory opcodes over a
-// mandatory type): throws NotImplementedError when the chip refuses.
+// Steps of compositions, counted as the operators that they are.
+void fill_step(const Tensor& to, const at::Scalar& value);
+void copy_step(const Tensor& to, const Tensor& from);
+
+// For what every chip does (mandatory opcodes over mandatory types).
 [[noreturn]] void throw_refused(const Call& call, const char* what, ScalarType dtype);
 
 // Runs a structured operator's shape function against tensors given as out=:

@@ -72,7 +72,7 @@ void fill_real(Call& call, const Tensor& out, Kind kind, double a, double b, con
     });
     if (run_program(call, clamp, {&out}, {&source}, {scalar_f(below(b, out.scalar_type()))})) return;
   }
-  copy_on_device(call.op(), out, source);
+  copy_step(out, source);
 }
 
 // from + (random bits mod span); span 0 is 2^64.
@@ -83,7 +83,7 @@ void fill_integers(Call& call, const Tensor& out, int64_t from, uint64_t span, c
   call.composed();
   Tensor source = empty_like(out, out.sizes(), at::kLong);
   if (!draw(call, source, distribution, a, b, generator)) throw_refused(call, "random", at::kLong);
-  copy_on_device(call.op(), out, source);
+  copy_step(out, source);
 }
 
 // Uniform numbers over out's shape, F64 for a double result, else F32.

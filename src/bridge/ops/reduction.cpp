@@ -112,7 +112,7 @@ bool moments_into(Call& call, const Tensor& in, const Mask& mask, double correct
     b.store(0, root ? b.op(FL_OP_SQRT, v) : v, memory);
   });
   if (!reduce(call, {FL_REDUCE_SUM, type, pre, post, nullptr, &divisor}, mask, {&in, &center}, {variance})) return false;
-  if (mean) copy_on_device(call.op(), *mean, center.view(mean->sizes()));
+  if (mean) copy_step(*mean, center.view(mean->sizes()));
   return true;
 }
 

@@ -129,7 +129,7 @@ Tensor& take_out(const Tensor& self, const Tensor& index, Tensor& out) {
   at::native::resize_output(out, index.sizes());
   Call call(op, self);
   Tensor flat = self.reshape({-1}), first = flat.numel() ? flat.select(0, 0) : flat;
-  if (gather_into(call, out, first, {&index}, {Axis{flat.numel(), 1}}, FL_INDEX_WRAP)) return out;
+  if (gather_into(call, out, first, {&index}, {Axis{flat.numel(), flat.stride(0)}}, FL_INDEX_WRAP)) return out;
   return fallback<ATEN_OP2(take, out)>(self, index, out);
 }
 

@@ -70,7 +70,7 @@ void join_into(Op& op, const at::MaterializedITensorListRef& tensors, const Join
   for (const Tensor& t : tensors) {
     if (skipped(t) || t.numel() == 0) continue;
     if (C10_UNLIKELY(t.device() != out.device())) throw_mixed_devices(op, out.device(), t.device());
-    copy_on_device(op, out.narrow(join.dim, at, t.size(join.dim)), t);
+    copy_step(out.narrow(join.dim, at, t.size(join.dim)), t);
     at += t.size(join.dim);
   }
 }
