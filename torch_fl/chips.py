@@ -31,3 +31,24 @@ def find() -> list[str]:
             broken.append((entry.name, reason))
             _native.log(1, f"chip package {entry.name!r} is not used: {reason}")
     return paths
+
+
+def devices() -> list[dict]:
+    """What the chips found offer: a dict a device (index, name, chip, identity, total_memory, …)."""
+    from . import _native
+
+    return _native.devices()
+
+
+def chips() -> list[dict]:
+    """The chips in use: name, release, path."""
+    from . import _native
+
+    return _native.chips()
+
+
+def refusals() -> list[dict]:
+    """Chip libraries that were looked at and not used: path and reason."""
+    from . import _native
+
+    return _native.refusals()

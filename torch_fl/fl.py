@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from . import _utils as _utils, amp as amp, memory as memory, random as random, streams as streams
 from .amp import get_amp_supported_dtype as get_amp_supported_dtype
+from .chips import chips as chips, devices as devices, refusals as refusals
 from .config import config as config
 from .device import *  # noqa: F403
 from .device import (

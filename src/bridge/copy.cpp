@@ -2,6 +2,7 @@
 //
 // Bytes cross to the host as they are, contiguous or in the other side's own
 // dense order; casts and strides are the device's work where it can do them.
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/NativeFunctions.h>
 #include <ATen/native/Fill.h>
@@ -90,6 +91,18 @@ void host_to_device(const Tensor& dst, const Tensor& source, bool non_blocking) 
   if (!direct) device_to_device(dst, target);
 }
 
+// Waits for a transfer into host memory.  Where the wait ends early (a time
+// limit, a hanging kernel), the device may still write there later: the memory
+// is kept for good.
+void wait_for(const Tensor& landing, Stream& stream) {
+  try {
+    synchronize(stream);
+  } catch (const Error& error) {
+    if (error.status() == FL_TIMEOUT) new Tensor(landing);
+    throw;
+  }
+}
+
 // ------------------------------------------------------------ device → host
 void device_to_host(const Tensor& dst, const Tensor& source, bool non_blocking) {
   Stream& stream = current_stream(source.device().index());
@@ -115,7 +128,7 @@ void device_to_host(const Tensor& dst, const Tensor& source, bool non_blocking) 
     record_host_use(dst.const_data_ptr(), dst.storage().data_ptr().get_context(), stream);
     return;
   }
-  synchronize(stream);
+  wait_for(landing, stream);
   if (!direct) dst.copy_(landing);
 }
 
@@ -192,12 +205,12 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 
 at::Scalar local_scalar_dense(const Tensor& self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
-  alignas(16) char bytes[16];
+  Tensor landing = at::detail::empty_cpu({}, self.scalar_type());
   guarded([&] {
-    transfer(self, FL_DEVICE_TO_HOST, bytes, self.const_data_ptr(), self.element_size());
-    synchronize(current_stream(self.device().index()));
+    transfer(self, FL_DEVICE_TO_HOST, landing.mutable_data_ptr(), self.const_data_ptr(), self.element_size());
+    wait_for(landing, current_stream(self.device().index()));
   });
-  return at::native::_local_scalar_dense_cpu(at::from_blob(bytes, {}, at::TensorOptions(self.scalar_type())));
+  return at::native::_local_scalar_dense_cpu(landing);
 }
 
 Tensor& fill_scalar(Tensor& self, const at::Scalar& value) {

@@ -56,7 +56,7 @@ const std::unordered_set<std::string>& takes_host_tensors() {
   static const std::unordered_set<std::string> names{
       "aten::index", "aten::_index_put_impl_", "aten::index_put", "aten::index_put_", "aten::tensor_split",
       "aten::_pack_padded_sequence", "aten::_ctc_loss", "aten::_ctc_loss_backward", "aten::_cudnn_ctc_loss",
-      "aten::_pad_packed_sequence", "aten::repeat_interleave", "aten::_linalg_solve_ex"};
+      "aten::_pad_packed_sequence", "aten::repeat_interleave"};
   return names;
 }
 
@@ -121,7 +121,7 @@ struct HostCall {
     if (!host.defined() || !device) return host;
     for (auto& [t, lent_host] : lent)
       if (lent_host.is_same(host)) return t;
-    bytes += host.nbytes();
+    if (host.layout() == at::kStrided) bytes += host.nbytes();
     return host.to(*device);
   }
 };

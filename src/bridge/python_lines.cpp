@@ -49,10 +49,32 @@ const char* intern(std::string_view file, int line) {
   return place->second.c_str();
 }
 
+// PyTorch gives the interpreter lock back before it dispatches an operator, so
+// it has to be taken here.  No lock of ours is held at a submission, so nobody
+// who holds the interpreter's can be waiting for us.
+class InterpreterLock {
+ public:
+  // Threads that Python does not know have no frames: they never wait.
+  InterpreterLock() {
+    if (!Py_IsInitialized() || Py_IsFinalizing() || !PyGILState_GetThisThreadState()) return;
+    state_ = PyGILState_Ensure();
+    held_ = true;
+  }
+  ~InterpreterLock() {
+    if (held_) PyGILState_Release(state_);
+  }
+  InterpreterLock(const InterpreterLock&) = delete;
+  InterpreterLock& operator=(const InterpreterLock&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  PyGILState_STATE state_{};
+  bool held_ = false;
+};
+
 const char* find_line() {
-  // Threads of autograd and of chips have no frames and may not hold the lock;
-  // taking it here could wait for a thread that waits for us.
-  if (!Py_IsInitialized() || !PyGILState_Check()) return nullptr;
+  InterpreterLock lock;
+  if (!lock.held()) return nullptr;
   THPObjectPtr frame(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
   while (frame) {
     auto* f = reinterpret_cast<PyFrameObject*>(frame.get());

@@ -95,7 +95,7 @@ def test_between_devices():
             y = a.to("fl:1") + 1
             assert y[99, 99].item() == 10000.0
         try:
-            a + c
+            a + c[:, ::2]
         except RuntimeError as e:
             assert "fl:0" in str(e) and "fl:1" in str(e) or "cuda:0" in str(e) and "cuda:1" in str(e), e
         else:

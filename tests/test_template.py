@@ -1,0 +1,50 @@
+"""The template chip, mandatory entries alone, beside sim in one process: a GPT trains on it with the right losses."""
+
+import os
+from pathlib import Path
+
+from child import run_child
+
+BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parent.parent / "build"))
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def test_a_gpt_trains_on_mandatory_entries_alone():
+    code = f"""
+        import sys, torch
+        sys.path.insert(0, {str(EXAMPLES)!r})
+        from models import GPT
+        from torch.nn import functional as F
+
+        def losses(device, steps=4):
+            torch.manual_seed(0)
+            model = GPT(letters=30, context=16, width=32, heads=2, layers=2).to(device)
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+            text = torch.randint(0, 30, (4, 17)).to(device)
+            seen = []
+            for _ in range(steps):
+                loss = F.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                seen.append(loss.item())
+            return seen
+
+        torch.fl.config.fallback = "error"
+        want = losses("cpu")
+        for device in ("template:0", "sim:0"):
+            got = losses(device)
+            assert all(abs(g - w) < 1e-4 * abs(w) for g, w in zip(got, want)), (device, got, want)
+        assert want[-1] < want[0]
+
+        # Tensors of the two chips: copied both ways, refused when mixed.
+        a, b = torch.ones(3, device="template:0"), torch.full((3,), 2.0, device="sim:0")
+        assert (a.to("sim:0") + b).tolist() == [3] * 3 and (a + b.to(a.device)).tolist() == [3] * 3
+        try:
+            a + b
+        except RuntimeError as e:
+            assert "same device" in str(e), e
+        else:
+            raise SystemExit("no error")
+    """
+    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
