@@ -1,7 +1,7 @@
 // x[i, :, j], its assignment, gather and the scatter family.
 #include <ATen/native/IndexKernel.h>
 #include <ATen/native/TensorAdvancedIndexing.h>
-#include <ATen/native/TensorAdvancedIndexingUtils.h>
+#include <ATen/native/IndexingUtils.h>
 #include <ATen/ops/_index_put_impl_native.h>
 #include <ATen/ops/gather_meta.h>
 #include <ATen/ops/index_cpu_dispatch.h>
@@ -58,19 +58,59 @@ void index_put_kernel(at::TensorIterator& iter, IntArrayRef sizes, IntArrayRef s
 
 // What PyTorch calls for accumulation, and for deterministic assignment, on any
 // device but its CPU; the chip keeps the order itself [SCA-3].
-void index_put_ordered(Tensor& self, const Indices& indices, const Tensor& value, bool accumulate, bool) {
-  auto info = at::native::make_info(self, at::IOptTensorListRef(indices));
-  TORCH_CHECK(at::is_expandable_to(value.sizes(), info.src.sizes()), "shape mismatch: value tensor of shape ", value.sizes(),
-              " cannot be broadcast to indexing result of shape ", info.src.sizes());
+void index_put_ordered(Tensor& self, const Indices& given_indices, const Tensor& value, bool accumulate) {
+  static Op op("aten::_index_put_impl_");
+  namespace n = at::native;
+  n::checkIndexTensorTypes(at::IOptTensorListRef(given_indices), /*allow_int=*/true);
+  auto indices = at::expand_outplace(n::expandTensors(self, at::IOptTensorListRef(given_indices), /*ensure_same_device=*/true));
+  indices.resize(self.dim());
+  Tensor to = self;
+  if (!n::hasContiguousSubspace(indices)) std::tie(to, indices) = n::transposeToFront(to, indices);
+
+  // The shape of x[…]: dimensions before the indices, theirs, and after.
+  at::DimVector sizes, strides, axis_sizes, axis_strides;
+  IntArrayRef walked;
+  for (int64_t d = 0; d < to.dim(); ++d) {
+    if (!indices[d].defined()) {
+      sizes.push_back(to.size(d)), strides.push_back(to.stride(d));
+      continue;
+    }
+    if (axis_sizes.empty()) {
+      walked = indices[d].sizes();
+      sizes.insert(sizes.end(), walked.begin(), walked.end());
+      strides.resize(sizes.size(), 0);
+    }
+    axis_sizes.push_back(to.size(d)), axis_strides.push_back(to.stride(d));
+  }
+  int64_t first = 0;
+  while (first < to.dim() && !indices[first].defined()) ++first;
+
+  TORCH_CHECK(at::is_expandable_to(value.sizes(), sizes), "shape mismatch: value tensor of shape ", value.sizes(),
+              " cannot be broadcast to indexing result of shape ", sizes);
   TORCH_CHECK(value.scalar_type() == self.scalar_type(), "Index put requires the source and destination dtypes match, got ",
               c10::toString(self.scalar_type()), " for the destination and ", c10::toString(value.scalar_type()),
               " for the source.");
-  at::TensorIteratorConfig config;
-  config.set_check_mem_overlap(false).resize_outputs(false).check_all_same_dtype(false);
-  config.add_output(info.src).add_const_input(value);
-  for (const Tensor& index : info.indices) config.add_const_input(index);
-  at::TensorIterator iter = config.build();
-  index_put_kernel(iter, info.indexed_sizes, info.indexed_strides, accumulate);
+  Call call(op, self);
+  Space space(sizes);
+  if (space.ok() && space.numel() == 0) return;
+  bool done = space.ok() && axis_sizes.size() <= FL_MAX_INDICES;
+  if (done) {
+    fl_tensor whole = call.view(to);
+    space.add(whole.data, whole.dtype, strides.data());
+    space.add(call.view(value));
+    for (const Tensor& index : indices) {
+      if (!index.defined()) continue;
+      fl_tensor view = call.view(index);
+      at::DimVector steps(sizes.size(), 0);
+      for (int64_t d = 0; d < index.dim(); ++d)
+        if (index.size(d) != 1) steps[first + d] = index.stride(d);
+      space.add(view.data, view.dtype, steps.data());
+    }
+    space.finish();
+    done = scatter_space(call, accumulate ? FL_SCATTER_ADD : FL_SCATTER_SET, space, axis_sizes.data(), axis_strides.data(),
+                         FL_INDEX_WRAP);
+  }
+  if (!done) throw_refused(call, "scatter", self.scalar_type());
 }
 
 // Shape function, iterator and output of x[…] in one object, as PyTorch
@@ -279,8 +319,8 @@ void index_put_stub_kernel(at::TensorIterator& iter, IntArrayRef sizes, IntArray
   index_put_kernel(iter, sizes, strides, accumulate);
 }
 void index_put_ordered_kernel(Tensor& self, const c10::List<std::optional<Tensor>>& indices, const Tensor& value,
-                              bool accumulate, bool unsafe) {
-  index_put_ordered(self, indices, value, accumulate, unsafe);
+                              bool accumulate, bool) {
+  index_put_ordered(self, indices, value, accumulate);
 }
 }  // namespace fl::bridge
 
