@@ -1,7 +1,7 @@
 #!/bin/bash
 # The C++ tests of the PyTorch-free parts under the address, undefined-behaviour
 # and thread sanitizers.
-#   usage: tests/sanitize.sh [address] [thread]      (both by default)
+#   usage: tests/sanitize.sh [address] [thread] [TEST...]     all by default; TEST is allocator_test, ...
 # FL_SANITIZE_DIR: where the builds go (default build-sanitize).  CMAKE_ARGS: more for cmake.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,22 +16,27 @@ export LSAN_OPTIONS=suppressions=$suppressions/leak.txt:print_suppressions=0
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=suppressions=$suppressions/thread.txt:halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
 
-for kind in "${@:-address thread}"; do
-  for one in $kind; do
-    case $one in
-      address) sanitizers=address,undefined ;;
-      thread) sanitizers=thread ;;
-      *) echo "usage: $0 [address] [thread]" >&2; exit 2 ;;
-    esac
-    build=$root/$one
-    cmake -G "${CMAKE_GENERATOR:-Unix Makefiles}" -S . -B "$build" -DFL_BRIDGE=OFF -DFL_SANITIZE=$sanitizers \
-      -DFL_PACKAGE_DIR="$build/package" ${CMAKE_ARGS:-} > "$root-$one.log" 2>&1 || { cat "$root-$one.log"; exit 1; }
-    programs=$(cd tests/cpp && ls *_test.cpp | sed 's/\.cpp$//')
-    cmake --build "$build" -j "${FL_JOBS:-2}" --target $programs >> "$root-$one.log" 2>&1 ||
-      { tail -50 "$root-$one.log"; exit 1; }
-    for program in $programs; do
-      echo "== $program ($sanitizers)"
-      timeout 900 "$build/tests/$program"
-    done
+kinds=() tests=()
+for word in "$@"; do
+  case $word in
+    address|thread) kinds+=("$word") ;;
+    *_test) tests+=("$word") ;;
+    *) echo "usage: $0 [address] [thread] [TEST...]" >&2; exit 2 ;;
+  esac
+done
+[ ${#kinds[@]} -gt 0 ] || kinds=(address thread)
+[ ${#tests[@]} -gt 0 ] || tests=($(cd tests/cpp && ls *_test.cpp | sed 's/\.cpp$//'))
+
+mkdir -p "$root"
+for kind in "${kinds[@]}"; do
+  sanitizers=$kind
+  [ "$kind" = address ] && sanitizers=address,undefined
+  build=$root/$kind log=$root/$kind.log
+  cmake -S . -B "$build" -DFL_BRIDGE=OFF -DFL_SANITIZE=$sanitizers -DFL_PACKAGE_DIR="$build/package" \
+    ${CMAKE_ARGS:-} > "$log" 2>&1 || { cat "$log"; exit 1; }
+  cmake --build "$build" -j "${FL_JOBS:-2}" --target "${tests[@]}" >> "$log" 2>&1 || { tail -50 "$log"; exit 1; }
+  for test in "${tests[@]}"; do
+    echo "== $test ($sanitizers)"
+    timeout 900 "$build/tests/$test"
   done
 done
