@@ -66,10 +66,11 @@ extern "C" FL_EXPORT const fl_chip* fl_chip_entry(uint32_t host_version, const f
   if (!host || host->size < needed) return nullptr;
   if (host_version >> 16 != FL_ABI_MAJOR) {
     char text[256];
-    std::snprintf(text, sizeof text,
-                  "the sim chip speaks version %d of the chip ABI, this torch-fl version %u: install the sim chip "
-                  "that came with it",
-                  FL_ABI_MAJOR, host_version >> 16);
+    std::snprintf(
+        text, sizeof text,
+        "the sim chip speaks version %d of the chip ABI, this torch-fl version %u: install the sim chip "
+        "that came with it",
+        FL_ABI_MAJOR, host_version >> 16);
     host->set_error(text);
     return nullptr;
   }

@@ -32,7 +32,8 @@ void copy_row(char* to, int64_t to_stride, const char* from, int64_t from_stride
 // columns.  Tiles of some cache lines each way go through a buffer: lines a power of
 // two apart fall on one another in the cache, and are touched once so.
 template <class T>
-void copy_transposed(char* to, const char* from, int64_t rows, int64_t to_row, int64_t columns, int64_t from_column) {
+void copy_transposed(char* to, const char* from, int64_t rows, int64_t to_row, int64_t columns,
+                     int64_t from_column) {
   constexpr int64_t kTile = sizeof(T) > 4 ? 256 / int64_t{sizeof(T)} : 64;
   T tile[kTile][kTile];
   for (int64_t c = 0; c < columns; c += kTile) {
@@ -61,7 +62,8 @@ template <class T>
 void copy_space(const CopySpace& space, char* to, const char* from) {
   constexpr int64_t size = sizeof(T);
   int64_t n = space.points();
-  if (space.ndim <= 1 && space.inner_stride(0) == space.inner_stride(1) && (n == 1 || space.inner_stride(0) == size)) {
+  if (space.ndim <= 1 && space.inner_stride(0) == space.inner_stride(1) &&
+      (n == 1 || space.inner_stride(0) == size)) {
     parallel(n * size, kGrainBytes * 4, [&](int64_t begin, int64_t end) {
       std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
     });
@@ -70,7 +72,8 @@ void copy_space(const CopySpace& space, char* to, const char* from) {
   int inner = space.ndim - 1;
   // Where the source runs along another dimension than the destination: the pair of
   // them is copied by tiles, everything else is a loop around.
-  if (space.ndim >= 2 && space.stride[inner][0] == size && space.stride[inner][1] != size && space.stride[inner][1] != 0) {
+  if (space.ndim >= 2 && space.stride[inner][0] == size && space.stride[inner][1] != size &&
+      space.stride[inner][1] != 0) {
     int along = -1;
     for (int d = 0; d < inner; ++d)
       if (space.stride[d][1] == size) along = d;
@@ -82,15 +85,16 @@ void copy_space(const CopySpace& space, char* to, const char* from) {
       constexpr int64_t kSlab = 64;
       int64_t slabs = (space.size[along] + kSlab - 1) / kSlab, planes = outer.points();
       int64_t slab_bytes = std::min(kSlab, space.size[along]) * space.size[inner] * size;
-      parallel(planes * slabs, std::max<int64_t>(1, kGrainBytes / slab_bytes), [&](int64_t begin, int64_t end) {
-        for (int64_t u = begin; u < end; ++u) {
-          Cursor<2> at(outer, u / slabs);
-          int64_t r = u % slabs * kSlab, rows = std::min(kSlab, space.size[along] - r);
-          copy_transposed<T>(to + at.offset[0] + r * space.stride[along][0],
-                             from + at.offset[1] + r * size, rows, space.stride[along][0], space.size[inner],
-                             space.stride[inner][1]);
-        }
-      });
+      parallel(planes * slabs, std::max<int64_t>(1, kGrainBytes / slab_bytes),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t u = begin; u < end; ++u) {
+                   Cursor<2> at(outer, u / slabs);
+                   int64_t r = u % slabs * kSlab, rows = std::min(kSlab, space.size[along] - r);
+                   copy_transposed<T>(to + at.offset[0] + r * space.stride[along][0],
+                                      from + at.offset[1] + r * size, rows, space.stride[along][0],
+                                      space.size[inner], space.stride[inner][1]);
+                 }
+               });
       return;
     }
   }
@@ -145,11 +149,16 @@ void CopyJob::run(void* place, Context& context) {
   space.sort(0);
   space.merge();
   switch (job->size) {
-    case 1: return copy_space<uint8_t>(space, job->to, job->from);
-    case 2: return copy_space<uint16_t>(space, job->to, job->from);
-    case 4: return copy_space<uint32_t>(space, job->to, job->from);
-    case 8: return copy_space<uint64_t>(space, job->to, job->from);
-    default: return copy_space<Bytes16>(space, job->to, job->from);
+    case 1:
+      return copy_space<uint8_t>(space, job->to, job->from);
+    case 2:
+      return copy_space<uint16_t>(space, job->to, job->from);
+    case 4:
+      return copy_space<uint32_t>(space, job->to, job->from);
+    case 8:
+      return copy_space<uint64_t>(space, job->to, job->from);
+    default:
+      return copy_space<Bytes16>(space, job->to, job->from);
   }
 }
 

@@ -50,10 +50,20 @@ uint64_t parse_bytes(const char* text) {
   if (*text < '0' || *text > '9') return 0;
   uint64_t n = std::strtoull(text, &end, 10), unit = 1;
   switch (*end) {
-    case 'k': case 'K': unit = uint64_t{1} << 10, ++end; break;
-    case 'm': case 'M': unit = uint64_t{1} << 20, ++end; break;
-    case 'g': case 'G': unit = uint64_t{1} << 30, ++end; break;
-    default: break;
+    case 'k':
+    case 'K':
+      unit = uint64_t{1} << 10, ++end;
+      break;
+    case 'm':
+    case 'M':
+      unit = uint64_t{1} << 20, ++end;
+      break;
+    case 'g':
+    case 'G':
+      unit = uint64_t{1} << 30, ++end;
+      break;
+    default:
+      break;
   }
   if (errno || *end || n > (uint64_t{1} << 44) / unit) return 0;
   return n * unit;
@@ -70,8 +80,7 @@ Settings read_settings() {
     long n = std::strtol(text, &end, 10);
     if (*end || n < 1 || n > kMaxDevices)
       s.error = std::string("FL_SIM_DEVICES is '") + text + "': it takes a number from 1 to 64";
-    else
-      s.devices = static_cast<int>(n);
+    else s.devices = static_cast<int>(n);
   }
   if (const char* text = std::getenv("FL_SIM_MEMORY"); text && *text) {
     s.memory = parse_bytes(text);
@@ -84,8 +93,7 @@ Settings read_settings() {
     long n = std::strtol(text, &end, 10);
     if (*end || n < 1 || n > 1024)
       s.error = std::string("FL_SIM_THREADS is '") + text + "': it takes a number from 1 to 1024";
-    else
-      s.threads = static_cast<int>(n);
+    else s.threads = static_cast<int>(n);
   }
   return s;
 }
@@ -104,10 +112,13 @@ uint64_t mapped_bytes() { return (settings().memory + kLargePage - 1) & ~(kLarge
 fl_status reserve() {
   if (reservation) return FL_OK;
   size_t half = mapped_bytes() * static_cast<size_t>(settings().devices);
-  void* at = mmap(nullptr, 2 * half + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* at =
+      mmap(nullptr, 2 * half + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) {
-    set_error("sim: cannot reserve %zu bytes of address space for %d devices (%s): lower FL_SIM_MEMORY or FL_SIM_DEVICES",
-              2 * half, settings().devices, std::strerror(errno));
+    set_error(
+        "sim: cannot reserve %zu bytes of address space for %d devices (%s): lower FL_SIM_MEMORY or "
+        "FL_SIM_DEVICES",
+        2 * half, settings().devices, std::strerror(errno));
     return FL_OUT_OF_MEMORY;
   }
   auto start = (reinterpret_cast<uintptr_t>(at) + kLargePage - 1) & ~uintptr_t{kLargePage - 1};
@@ -158,8 +169,8 @@ fl_status open(int32_t index) {
   char* base = reservation + bytes * static_cast<size_t>(index);
   if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0 ||
       mmap(base, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0) == MAP_FAILED ||
-      mmap(base + worker_offset, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0) ==
-          MAP_FAILED) {
+      mmap(base + worker_offset, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
+           0) == MAP_FAILED) {
     set_error("sim: cannot map %zu bytes for device %d: %s", bytes, index, std::strerror(errno));
     if (file >= 0) close(file);
     return FL_FAILED;
@@ -187,8 +198,9 @@ uint64_t device_memory() { return settings().memory; }
 int threads_per_stream() { return settings().threads; }
 
 fl_status refuse_forked() {
-  set_error("sim: this process was forked after a device had been used; its devices stay with the parent. "
-            "Start processes with the 'spawn' method, or use devices only after the fork");
+  set_error(
+      "sim: this process was forked after a device had been used; its devices stay with the parent. "
+      "Start processes with the 'spawn' method, or use devices only after the fork");
   return FL_FAILED;
 }
 
@@ -233,7 +245,8 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t deadline
 }
 
 void futex_wake_all(std::atomic<uint32_t>& word) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, nullptr,
+          nullptr, 0);
 }
 
 bool can_fence_others() {
@@ -243,12 +256,9 @@ bool can_fence_others() {
 void fence_others() { syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
 
 void SpinLock::yield_or_pause(int spins) {
-  if (spins < 64)
-    pause();
-  else if (spins < 1024)
-    sched_yield();
-  else
-    usleep(50);
+  if (spins < 64) pause();
+  else if (spins < 1024) sched_yield();
+  else usleep(50);
 }
 
 extern const fl_device_api device_api = {sizeof(fl_device_api), 0, count, properties, open};

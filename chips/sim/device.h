@@ -20,10 +20,10 @@ namespace sim {
 class Ranges {
  public:
   void reset(uintptr_t base, size_t bytes);
-  uintptr_t take(size_t bytes, size_t alignment);          // 0: none is large enough
-  size_t give_back(uintptr_t address);                     // its bytes; 0: not taken here
-  size_t size_of(uintptr_t address) const;                 // of a taken range; else 0
-  bool holds(uintptr_t address, size_t bytes) const;       // within one taken range
+  uintptr_t take(size_t bytes, size_t alignment);     // 0: none is large enough
+  size_t give_back(uintptr_t address);                // its bytes; 0: not taken here
+  size_t size_of(uintptr_t address) const;            // of a taken range; else 0
+  bool holds(uintptr_t address, size_t bytes) const;  // within one taken range
   size_t free_bytes() const;
 
  private:
@@ -101,10 +101,10 @@ class SpinLock {
 // ---------------------------------------------------------- faults to order
 // fault.cpp; the grammar is there.  All counters start when a spec is set.
 namespace faults {
-extern std::atomic<bool> armed;             // false: nothing is ordered, and nothing is counted
-bool set(const char* spec);                 // false: refused, the sentence is set
+extern std::atomic<bool> armed;  // false: nothing is ordered, and nothing is counted
+bool set(const char* spec);      // false: refused, the sentence is set
 bool environment_valid();
-bool fail_malloc();                         // is this the malloc that fails?
+bool fail_malloc();  // is this the malloc that fails?
 enum class Order : uint8_t { none, fail, hang, lose };
 Order launch(int32_t device, const char* name);
 // Wait as a hung kernel: until the orders change, the stream is destroyed, or the limit.

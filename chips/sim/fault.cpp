@@ -30,10 +30,10 @@ enum class Kind : uint8_t { alloc, kernel, hang, lost };
 
 struct Item {
   Kind kind;
-  std::string name;   // kernel, hang; empty: any
+  std::string name;    // kernel, hang; empty: any
   int32_t device = 0;  // lost
   uint64_t number = 0, seen = 0;
-  bool on = false;    // every later one too
+  bool on = false;  // every later one too
   bool hit() {
     ++seen;
     return seen == number || (on && seen > number);
@@ -58,7 +58,8 @@ const char* const kNames[] = {
 #define SIM_NAME(name) #name,
     SIM_ENTRIES(SIM_NAME)
 #undef SIM_NAME
-    "transfer", "any"};
+        "transfer",
+    "any"};
 
 bool known_name(const std::string& name) {
   for (const char* known : kNames)
@@ -85,7 +86,8 @@ std::string parse_order(const std::string& text, std::vector<Item>& items, int64
   Item item;
   uint64_t limit;
   if (key == "limit" && equals == std::string::npos) {
-    if (!parse_number(right, &limit, nullptr) || limit > 1000000000) return "needs milliseconds behind the ':'";
+    if (!parse_number(right, &limit, nullptr) || limit > 1000000000)
+      return "needs milliseconds behind the ':'";
     *limit_ms = static_cast<int64_t>(limit);
     return "";
   }
@@ -177,8 +179,9 @@ Order launch(int32_t device, const char* name) {
   ++o.counters.launches;
   Order order = Order::none;
   for (Item& item : o.items) {
-    bool meant = item.kind == Kind::lost ? item.device == device
-                                         : item.kind != Kind::alloc && (item.name.empty() || item.name == name);
+    bool meant = item.kind == Kind::lost
+                     ? item.device == device
+                     : item.kind != Kind::alloc && (item.name.empty() || item.name == name);
     if (meant && item.hit() && order == Order::none)
       order = item.kind == Kind::lost ? Order::lose : item.kind == Kind::hang ? Order::hang : Order::fail;
   }

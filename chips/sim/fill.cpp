@@ -22,8 +22,7 @@ void fill_space(const Space<1>& space, char* to, const void* value_) {
     for (int64_t i = begin; i < end;) {
       int64_t run = std::min(at.left(), end - i);
       char* p = to + at.offset[0];
-      if (stride == sizeof(T))
-        std::fill_n(reinterpret_cast<T*>(p), run, value);
+      if (stride == sizeof(T)) std::fill_n(reinterpret_cast<T*>(p), run, value);
       else
         for (int64_t k = 0; k < run; ++k, p += stride) *reinterpret_cast<T*>(p) = value;
       at.advance(run);
@@ -49,11 +48,16 @@ struct FillJob {
     space.sort(0);
     space.merge();
     switch (job->size) {
-      case 1: return fill_space<uint8_t>(space, job->to, job->value);
-      case 2: return fill_space<uint16_t>(space, job->to, job->value);
-      case 4: return fill_space<uint32_t>(space, job->to, job->value);
-      case 8: return fill_space<uint64_t>(space, job->to, job->value);
-      default: return fill_space<Bytes16>(space, job->to, job->value);
+      case 1:
+        return fill_space<uint8_t>(space, job->to, job->value);
+      case 2:
+        return fill_space<uint16_t>(space, job->to, job->value);
+      case 4:
+        return fill_space<uint32_t>(space, job->to, job->value);
+      case 8:
+        return fill_space<uint64_t>(space, job->to, job->value);
+      default:
+        return fill_space<Bytes16>(space, job->to, job->value);
     }
   }
 };
@@ -65,8 +69,14 @@ void encode(const fl_scalar& scalar, uint8_t dtype, char* out) {
   uint8_t natural = natural_type(dtype);
   alignas(16) char value[16];
   switch (natural) {
-    case FL_F32: { auto v = static_cast<float>(scalar.v.f); std::memcpy(value, &v, sizeof v); break; }
-    case FL_F64: std::memcpy(value, &scalar.v.f, 8); break;
+    case FL_F32: {
+      auto v = static_cast<float>(scalar.v.f);
+      std::memcpy(value, &v, sizeof v);
+      break;
+    }
+    case FL_F64:
+      std::memcpy(value, &scalar.v.f, 8);
+      break;
     case FL_C64: {
       float v[2] = {static_cast<float>(scalar.v.f), static_cast<float>(scalar.imag)};
       std::memcpy(value, v, sizeof v);
@@ -77,8 +87,11 @@ void encode(const fl_scalar& scalar, uint8_t dtype, char* out) {
       std::memcpy(value, v, sizeof v);
       break;
     }
-    case FL_BOOL: value[0] = scalar.v.i != 0; break;
-    default: std::memcpy(value, &scalar.v.i, 8);  // little end first: I32 is the low half
+    case FL_BOOL:
+      value[0] = scalar.v.i != 0;
+      break;
+    default:
+      std::memcpy(value, &scalar.v.i, 8);  // little end first: I32 is the low half
   }
   kernels.narrow[dtype](1, value, out, static_cast<int64_t>(dtype_size(dtype)));
 }

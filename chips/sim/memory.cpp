@@ -115,10 +115,11 @@ fl_status allocate(int32_t index, size_t bytes, void** out) {
                      ? 0
                      : device->ranges.take(pages(bytes), bytes >= kLargePage ? kLargePage : kPage);
   // The last large range may fit only without the large page's alignment.
-  if (!at && bytes >= kLargePage && bytes <= device->memory_bytes) at = device->ranges.take(pages(bytes), kPage);
+  if (!at && bytes >= kLargePage && bytes <= device->memory_bytes)
+    at = device->ranges.take(pages(bytes), kPage);
   if (!at) {
-    set_error("sim: device %d has no %zu bytes in one piece: %zu of %llu are free (FL_SIM_MEMORY)", index, bytes,
-              device->ranges.free_bytes(), static_cast<unsigned long long>(device->memory_bytes));
+    set_error("sim: device %d has no %zu bytes in one piece: %zu of %llu are free (FL_SIM_MEMORY)", index,
+              bytes, device->ranges.free_bytes(), static_cast<unsigned long long>(device->memory_bytes));
     return FL_OUT_OF_MEMORY;
   }
   *out = reinterpret_cast<void*>(at);
@@ -237,7 +238,8 @@ constexpr size_t kInlineBytes = 256 << 10;
 
 void copy_bytes(void* to, const void* from, size_t bytes) {
   parallel(static_cast<int64_t>(bytes), kCopyGrain, [&](int64_t begin, int64_t end) {
-    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, static_cast<size_t>(end - begin));
+    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                static_cast<size_t>(end - begin));
   });
 }
 
@@ -247,10 +249,8 @@ struct CopyJob {
   size_t bytes;
   bool may_overlap;
   void operator()(Context&) const {
-    if (may_overlap)
-      std::memmove(to, from, bytes);
-    else
-      copy_bytes(to, from, bytes);
+    if (may_overlap) std::memmove(to, from, bytes);
+    else copy_bytes(to, from, bytes);
   }
 };
 
@@ -288,9 +288,13 @@ fl_status copy(const fl_launch* launch, int kind, void* to, const void* from, si
       bool overlap = distance < static_cast<ptrdiff_t>(bytes) && -distance < static_cast<ptrdiff_t>(bytes);
       return submit(launch, "transfer", CopyJob{to, from, bytes, overlap});
     }
-    case FL_DEVICE_TO_HOST: return submit(launch, "transfer", CopyJob{to, from, bytes, false});
-    case FL_HOST_TO_DEVICE: break;
-    default: set_error("sim: %d is no kind of copy", kind); return FL_INVALID;
+    case FL_DEVICE_TO_HOST:
+      return submit(launch, "transfer", CopyJob{to, from, bytes, false});
+    case FL_HOST_TO_DEVICE:
+      break;
+    default:
+      set_error("sim: %d is no kind of copy", kind);
+      return FL_INVALID;
   }
   if (pinned(from, bytes)) return submit(launch, "transfer", CopyJob{to, from, bytes, false});
   if (bytes <= kInlineBytes) {
@@ -314,8 +318,8 @@ fl_status copy_peer(const fl_launch* launch, int32_t to_device, void* to, const 
   if (bytes == 0) return FL_OK;
   if (!check_address(*source, from, bytes) || !check_address(*target, to, bytes)) return FL_INVALID;
   return submit(launch, "transfer",
-                CopyJob{static_cast<char*>(to) + worker_offset, static_cast<const char*>(from) + worker_offset, bytes,
-                        source == target});
+                CopyJob{static_cast<char*>(to) + worker_offset,
+                        static_cast<const char*>(from) + worker_offset, bytes, source == target});
 }
 
 }  // namespace
@@ -327,7 +331,7 @@ bool pinned(const void* address, size_t bytes) {
   return offset < a->bytes && bytes <= a->bytes - offset;
 }
 
-extern const fl_memory_api memory_api = {sizeof(fl_memory_api), 0, allocate, release, info,
-                                         copy, copy_peer, host_alloc, host_free, map};
+extern const fl_memory_api memory_api = {
+    sizeof(fl_memory_api), 0, allocate, release, info, copy, copy_peer, host_alloc, host_free, map};
 
 }  // namespace sim

@@ -88,7 +88,8 @@ fl_status multi_tensor(const fl_launch* launch, const fl_multi_tensor_args* args
   const Plan* plan = plan_of(args->program);
   if (!plan) return FL_UNSUPPORTED;
   if (args->n_item_scalars < 0 || args->n_item_scalars > plan->n_scalars) {
-    set_error("sim: multi_tensor with %d scalars an item, of a program with %d", args->n_item_scalars, plan->n_scalars);
+    set_error("sim: multi_tensor with %d scalars an item, of a program with %d", args->n_item_scalars,
+              plan->n_scalars);
     return FL_INVALID;
   }
   // Long lists go in several jobs: each fits the ring well.

@@ -52,7 +52,8 @@ fl_status pointwise(const fl_launch* launch, const fl_pointwise_args* args) {
   size_t words = static_cast<size_t>(ndim + operands * (1 + ndim));
   size_t scalar_bytes = plan->n_scalars * sizeof(fl_scalar);
   fl_status status;
-  void* place = ring_begin(launch, "pointwise", sizeof(PointwiseJob) + words * 8 + scalar_bytes, PointwiseJob::run, &status);
+  void* place = ring_begin(launch, "pointwise", sizeof(PointwiseJob) + words * 8 + scalar_bytes,
+                           PointwiseJob::run, &status);
   if (!place) return status;
   auto* job = new (place) PointwiseJob{plan, ndim};
   auto* word = reinterpret_cast<int64_t*>(job + 1);
@@ -69,8 +70,8 @@ fl_status pointwise(const fl_launch* launch, const fl_pointwise_args* args) {
 
 static void claim_programs(Claims& claims, uint16_t entry) {
   const PointKernels& kernels = point_kernels();
-  constexpr uint32_t registers = FL_BIT(FL_BOOL) | FL_BIT(FL_I32) | FL_BIT(FL_I64) | FL_BIT(FL_F32) | FL_BIT(FL_F64) |
-                                 FL_BIT(FL_C64) | FL_BIT(FL_C128);
+  constexpr uint32_t registers = FL_BIT(FL_BOOL) | FL_BIT(FL_I32) | FL_BIT(FL_I64) | FL_BIT(FL_F32) |
+                                 FL_BIT(FL_F64) | FL_BIT(FL_C64) | FL_BIT(FL_C128);
   for (uint16_t op = 0; op < FL_OP_COUNT; ++op) {
     uint32_t dtypes = 0;
     if (op == FL_OP_LOAD || op == FL_OP_STORE || op == FL_OP_SCALAR || op == FL_OP_CONST || op == FL_OP_CAST)

@@ -8,7 +8,8 @@
 namespace sim {
 namespace {
 
-template <class T> using C = std::complex<T>;
+template <class T>
+using C = std::complex<T>;
 
 template <class A, class R, class F>
 void unary(int64_t n, const void* a_, const void*, const void*, void* out_, uint32_t*) {
@@ -31,24 +32,24 @@ void select(int64_t n, const void* a_, const void* b_, const void* c_, void* out
   auto* out = static_cast<A*>(out_);
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] ? b[i] : c[i];
 }
-#define SIM_F1(name, expression)              \
-  struct name {                               \
-    template <class T>                        \
-    static C<T> of(C<T> a) {                  \
-      return expression;                      \
-    }                                         \
+#define SIM_F1(name, expression) \
+  struct name {                  \
+    template <class T>           \
+    static C<T> of(C<T> a) {     \
+      return expression;         \
+    }                            \
   };
-#define SIM_F2(name, expression)              \
-  struct name {                               \
-    template <class T>                        \
-    static auto of(C<T> a, C<T> b) {          \
-      return expression;                      \
-    }                                         \
+#define SIM_F2(name, expression)     \
+  struct name {                      \
+    template <class T>               \
+    static auto of(C<T> a, C<T> b) { \
+      return expression;             \
+    }                                \
   };
 
 SIM_F2(Add, a + b)
 SIM_F2(Sub, a - b)
-SIM_F2(Mul, a * b)
+SIM_F2(Mul, a* b)
 SIM_F2(Div, a / b)
 SIM_F2(Equal, a == b)
 SIM_F2(NotEqual, a != b)
@@ -62,7 +63,7 @@ SIM_F1(Sqrt, std::sqrt(a))
 SIM_F1(Reciprocal, T(1) / a)
 SIM_F1(Rsqrt, T(1) / std::sqrt(a))
 SIM_F1(Exp, std::exp(a))
-SIM_F1(Exp2, std::exp(a * T(0.69314718055994530942)))
+SIM_F1(Exp2, std::exp(a* T(0.69314718055994530942)))
 SIM_F1(Log, std::log(a))
 SIM_F1(Log2, std::log(a) * T(1.44269504088896340736))
 SIM_F1(Log10, std::log(a) * T(0.43429448190325182765))
@@ -131,21 +132,24 @@ void add(PointKernels& k, int type) {
   using A = C<T>;
   k.op[FL_OP_SELECT][type] = select<A>;
 #define SIM_BINARY(op_, F) k.op[FL_OP_##op_][type] = binary<A, A, F>;
-  SIM_BINARY(ADD, Add) SIM_BINARY(SUB, Sub) SIM_BINARY(MUL, Mul) SIM_BINARY(DIV, Div) SIM_BINARY(POW, Pow)
-  SIM_BINARY(COMPLEX, Complex)
+  SIM_BINARY(ADD, Add)
+  SIM_BINARY(SUB, Sub) SIM_BINARY(MUL, Mul) SIM_BINARY(DIV, Div) SIM_BINARY(POW, Pow)
+      SIM_BINARY(COMPLEX, Complex)
 #undef SIM_BINARY
-  k.op[FL_OP_EQ][type] = binary<A, bool, Equal>;
+          k.op[FL_OP_EQ][type] = binary<A, bool, Equal>;
   k.op[FL_OP_NE][type] = binary<A, bool, NotEqual>;
 #define SIM_UNARY(op_, F) k.op[FL_OP_##op_][type] = unary<A, A, F>;
-  SIM_UNARY(NEG, Neg) SIM_UNARY(ABS, Abs) SIM_UNARY(SIGN, Sign) SIM_UNARY(SQRT, Sqrt) SIM_UNARY(RSQRT, Rsqrt)
-  SIM_UNARY(RECIPROCAL, Reciprocal) SIM_UNARY(EXP, Exp) SIM_UNARY(EXP2, Exp2) SIM_UNARY(EXPM1, Expm1)
-  SIM_UNARY(LOG, Log) SIM_UNARY(LOG2, Log2) SIM_UNARY(LOG10, Log10) SIM_UNARY(LOG1P, Log1p) SIM_UNARY(SIN, Sin)
-  SIM_UNARY(COS, Cos) SIM_UNARY(TAN, Tan) SIM_UNARY(ASIN, Asin) SIM_UNARY(ACOS, Acos) SIM_UNARY(ATAN, Atan)
-  SIM_UNARY(SINH, Sinh) SIM_UNARY(COSH, Cosh) SIM_UNARY(TANH, Tanh) SIM_UNARY(ASINH, Asinh)
-  SIM_UNARY(ACOSH, Acosh) SIM_UNARY(ATANH, Atanh) SIM_UNARY(SIGMOID, Sigmoid) SIM_UNARY(REAL, Real)
-  SIM_UNARY(IMAG, Imag) SIM_UNARY(CONJ, Conj) SIM_UNARY(ANGLE, Angle)
+  SIM_UNARY(NEG, Neg)
+  SIM_UNARY(ABS, Abs) SIM_UNARY(SIGN, Sign) SIM_UNARY(SQRT, Sqrt) SIM_UNARY(RSQRT, Rsqrt)
+      SIM_UNARY(RECIPROCAL, Reciprocal) SIM_UNARY(EXP, Exp) SIM_UNARY(EXP2, Exp2) SIM_UNARY(EXPM1, Expm1)
+          SIM_UNARY(LOG, Log) SIM_UNARY(LOG2, Log2) SIM_UNARY(LOG10, Log10) SIM_UNARY(LOG1P, Log1p)
+              SIM_UNARY(SIN, Sin) SIM_UNARY(COS, Cos) SIM_UNARY(TAN, Tan) SIM_UNARY(ASIN, Asin)
+                  SIM_UNARY(ACOS, Acos) SIM_UNARY(ATAN, Atan) SIM_UNARY(SINH, Sinh) SIM_UNARY(COSH, Cosh)
+                      SIM_UNARY(TANH, Tanh) SIM_UNARY(ASINH, Asinh) SIM_UNARY(ACOSH, Acosh)
+                          SIM_UNARY(ATANH, Atanh) SIM_UNARY(SIGMOID, Sigmoid) SIM_UNARY(REAL, Real)
+                              SIM_UNARY(IMAG, Imag) SIM_UNARY(CONJ, Conj) SIM_UNARY(ANGLE, Angle)
 #undef SIM_UNARY
-  k.cast[FL_BOOL][type] = cast<uint8_t, A>;
+                                  k.cast[FL_BOOL][type] = cast<uint8_t, A>;
   k.cast[FL_I32][type] = cast<int32_t, A>;
   k.cast[FL_I64][type] = cast<int64_t, A>;
   k.cast[FL_U64][type] = cast<uint64_t, A>;

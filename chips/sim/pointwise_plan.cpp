@@ -63,8 +63,8 @@ constexpr int kOperands[] = {
 };
 
 bool is_register(uint8_t type) {
-  constexpr uint32_t registers = FL_BIT(FL_BOOL) | FL_BIT(FL_I32) | FL_BIT(FL_I64) | FL_BIT(FL_F32) | FL_BIT(FL_F64) |
-                                 FL_BIT(FL_C64) | FL_BIT(FL_C128);
+  constexpr uint32_t registers = FL_BIT(FL_BOOL) | FL_BIT(FL_I32) | FL_BIT(FL_I64) | FL_BIT(FL_F32) |
+                                 FL_BIT(FL_F64) | FL_BIT(FL_C64) | FL_BIT(FL_C128);
   return type < FL_DTYPE_COUNT && (registers >> type & 1);
 }
 bool is_comparison(uint16_t op) { return op >= FL_OP_EQ && op <= FL_OP_GE; }
@@ -81,13 +81,15 @@ int64_t cost(uint16_t op, uint8_t type) {
 
 class Compiler {
  public:
-  Compiler(const fl_program& program, Plan& plan) : program_(program), plan_(plan), kernels_(point_kernels()) {}
+  Compiler(const fl_program& program, Plan& plan)
+      : program_(program), plan_(plan), kernels_(point_kernels()) {}
 
   bool compile() {
     if (program_.n_code == 0 || program_.n_code > FL_MAX_CODE || program_.n_inputs > FL_MAX_INPUTS ||
         program_.n_outputs == 0 || program_.n_outputs > FL_MAX_OUTPUTS || program_.n_scalars > FL_MAX_SCALARS)
       return false;
-    plan_.n_inputs = program_.n_inputs, plan_.n_outputs = program_.n_outputs, plan_.n_scalars = program_.n_scalars;
+    plan_.n_inputs = program_.n_inputs, plan_.n_outputs = program_.n_outputs,
+    plan_.n_scalars = program_.n_scalars;
     for (int i = 0; i < program_.n_code; ++i)
       if (!instruction(i)) return false;
     for (int o = 0; o < program_.n_outputs; ++o)
@@ -125,8 +127,10 @@ class Compiler {
     }
     uint16_t& made = of_[i] = 0xffff;
     switch (in.op) {
-      case FL_OP_LOAD: return load(in, made);
-      case FL_OP_STORE: return store(in, values[0]);
+      case FL_OP_LOAD:
+        return load(in, made);
+      case FL_OP_STORE:
+        return store(in, values[0]);
       case FL_OP_SCALAR:
         if (in.a >= program_.n_scalars) return false;
         made = add_value(in.type);
@@ -151,7 +155,8 @@ class Compiler {
         if (types_[values[0]] != in.memory) return false;
         made = converted(values[0], in.type);
         return made != 0xffff;
-      default: break;
+      default:
+        break;
     }
     PointOp run = kernels_.op[in.op][in.type];
     if (!run) return false;
@@ -285,8 +290,8 @@ class Compiler {
   const fl_program& program_;
   Plan& plan_;
   const PointKernels& kernels_;
-  std::vector<uint8_t> types_;           // of the plan's values
-  uint16_t of_[FL_MAX_CODE];             // the plan's value for the program's
+  std::vector<uint8_t> types_;  // of the plan's values
+  uint16_t of_[FL_MAX_CODE];    // the plan's value for the program's
   bool stored_[FL_MAX_OUTPUTS] = {};
   uint8_t memory_[FL_MAX_INPUTS] = {};
   int64_t total_cost_ = 0;
@@ -335,7 +340,8 @@ const Plan* conversion(uint8_t from, uint8_t to) {
   // Between the two, the type of the destination; U64 is none, and takes integers as
   // I64's bits and other numbers in their own type.
   uint8_t type = natural_type(to), source = natural_type(from);
-  if (type == FL_U64) type = source == FL_BOOL || source == FL_I32 || source == FL_U64 ? uint8_t{FL_I64} : source;
+  if (type == FL_U64)
+    type = source == FL_BOOL || source == FL_I32 || source == FL_U64 ? uint8_t{FL_I64} : source;
   fl_instr code[2] = {};
   code[0].op = FL_OP_LOAD, code[0].type = type, code[0].memory = from;
   code[1].op = FL_OP_STORE, code[1].type = type, code[1].memory = to;

@@ -51,11 +51,11 @@ struct Plan {
   std::vector<Store> stores;
   std::vector<uint32_t> slots;  // of each value: where it lies, in bytes a point
   std::vector<uint8_t> value_bytes;
-  uint32_t slot_bytes = 0;      // of all slots, a point
+  uint32_t slot_bytes = 0;  // of all slots, a point
   uint16_t n_inputs = 0, n_outputs = 0, n_scalars = 0;
-  int64_t block = 0;            // points
-  int64_t grain = 0;            // points that are worth a thread
-  bool needs_slots = false;     // even where all memory is contiguous
+  int64_t block = 0;                         // points
+  int64_t grain = 0;                         // points that are worth a thread
+  bool needs_slots = false;                  // even where all memory is contiguous
   uint8_t operand_bytes[kMaxOperands] = {};  // inputs, then outputs; 0: not used
 
   uint64_t hash = 0;

@@ -64,13 +64,20 @@ void fill_scalar(void* to, int64_t n, uint8_t type, const fl_scalar& s) {
     float re, im;
   };
   switch (type) {
-    case FL_BOOL: return fill_n(to, n, static_cast<uint8_t>(s.v.i != 0));
-    case FL_I32: return fill_n(to, n, static_cast<int32_t>(s.v.i));
-    case FL_I64: return fill_n(to, n, s.v.i);
-    case FL_F32: return fill_n(to, n, static_cast<float>(s.v.f));
-    case FL_F64: return fill_n(to, n, s.v.f);
-    case FL_C64: return fill_n(to, n, PairF{static_cast<float>(s.v.f), static_cast<float>(s.imag)});
-    default: return fill_n(to, n, Pair{s.v.f, s.imag});
+    case FL_BOOL:
+      return fill_n(to, n, static_cast<uint8_t>(s.v.i != 0));
+    case FL_I32:
+      return fill_n(to, n, static_cast<int32_t>(s.v.i));
+    case FL_I64:
+      return fill_n(to, n, s.v.i);
+    case FL_F32:
+      return fill_n(to, n, static_cast<float>(s.v.f));
+    case FL_F64:
+      return fill_n(to, n, s.v.f);
+    case FL_C64:
+      return fill_n(to, n, PairF{static_cast<float>(s.v.f), static_cast<float>(s.imag)});
+    default:
+      return fill_n(to, n, Pair{s.v.f, s.imag});
   }
 }
 
@@ -164,10 +171,8 @@ void Points::run(int64_t begin, int64_t end, uint32_t* faults) const {
       char* from = data[l.input];
       if (modes_[l.input] == Mode::linear) {
         from += at * l.bytes;
-        if (l.alias)
-          values[l.value] = from;
-        else
-          l.widen(n, from, l.bytes, values[l.value]);
+        if (l.alias) values[l.value] = from;
+        else l.widen(n, from, l.bytes, values[l.value]);
       } else if (modes_[l.input] == Mode::rows) {
         auto* to = static_cast<char*>(values[l.value]);
         int64_t stride = space.stride[space.ndim - 1][l.input], bytes = p.value_bytes[l.value];
@@ -177,8 +182,8 @@ void Points::run(int64_t begin, int64_t end, uint32_t* faults) const {
       }
     }
     for (const Plan::Index& x : p.indices)
-      (x.type == FL_I32 ? fill_index<int32_t> : fill_index<int64_t>)(values[x.value], n, first + at, x.dimension, sizes,
-                                                                     ndim);
+      (x.type == FL_I32 ? fill_index<int32_t> : fill_index<int64_t>)(values[x.value], n, first + at,
+                                                                     x.dimension, sizes, ndim);
     for (const Plan::Store& s : p.stores)
       if (s.direct && modes_[p.n_inputs + s.output] == Mode::linear)
         values[s.value] = data[p.n_inputs + s.output] + at * s.bytes;
@@ -186,7 +191,8 @@ void Points::run(int64_t begin, int64_t end, uint32_t* faults) const {
     if (needs_slots_ && at + n < end)
       for (int k = 0; k < space.n; ++k)
         if (modes_[k] == Mode::linear && p.operand_bytes[k])
-          next.add(data[k] + (at + n) * p.operand_bytes[k], std::min(block, end - at - n) * p.operand_bytes[k]);
+          next.add(data[k] + (at + n) * p.operand_bytes[k],
+                   std::min(block, end - at - n) * p.operand_bytes[k]);
     for (const Plan::Step& s : p.steps) {
       next.some(p.steps.size());
       s.run(n, values[s.a], values[s.b], values[s.c], values[s.out], faults);
@@ -213,11 +219,12 @@ void Points::run(uint32_t* faults) const {
   int64_t n = space.points();
   if (n <= plan->grain) return run(0, n, faults);
   std::atomic<uint32_t> all{0};
-  parallel((n + kUnit - 1) / kUnit, std::max<int64_t>(1, plan->grain / kUnit), [&](int64_t begin, int64_t end) {
-    uint32_t mine = 0;
-    run(begin * kUnit, std::min(n, end * kUnit), &mine);
-    if (mine) all.fetch_or(mine, std::memory_order_relaxed);
-  });
+  parallel((n + kUnit - 1) / kUnit, std::max<int64_t>(1, plan->grain / kUnit),
+           [&](int64_t begin, int64_t end) {
+             uint32_t mine = 0;
+             run(begin * kUnit, std::min(n, end * kUnit), &mine);
+             if (mine) all.fetch_or(mine, std::memory_order_relaxed);
+           });
   *faults |= all.load();
 }
 

@@ -37,8 +37,10 @@ double digamma(double x) {
   }
   double y = 1 / (x * x);
   // Bernoulli numbers over 2k, from k = 1.
-  double series = y * (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y * (1.0 / 132 -
-                  y * (691.0 / 32760 - y / 12))))));
+  double series =
+      y *
+      (1.0 / 12 -
+       y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y * (1.0 / 132 - y * (691.0 / 32760 - y / 12))))));
   return result + std::log(x) - 0.5 / x - series;
 }
 
@@ -56,8 +58,11 @@ double trigamma(double x) {
     x += 1;
   }
   double y = 1 / (x * x);
-  result += 1 / x + 0.5 * y + y / x * (1.0 / 6 - y * (1.0 / 30 - y * (1.0 / 42 - y * (1.0 / 30 - y * (5.0 / 66 -
-            y * (691.0 / 2730 - y * 7.0 / 6))))));
+  result += 1 / x + 0.5 * y +
+            y / x *
+                (1.0 / 6 -
+                 y * (1.0 / 30 -
+                      y * (1.0 / 42 - y * (1.0 / 30 - y * (5.0 / 66 - y * (691.0 / 2730 - y * 7.0 / 6))))));
   return sign * result;
 }
 
@@ -147,9 +152,14 @@ double erfinv(double y) {
 // Euler and Maclaurin: the first terms, then the integral, then corrections
 // B(2k) / (2k)!.
 double zeta(double s, double q) {
-  static constexpr double kCorrections[] = {
-      1.0 / 12,           -1.0 / 720,           1.0 / 30240,          -1.0 / 1209600,        1.0 / 47900160,
-      -691.0 / 1307674368000.0, 1.0 / 74724249600.0, -3617.0 / 10670622842880000.0};
+  static constexpr double kCorrections[] = {1.0 / 12,
+                                            -1.0 / 720,
+                                            1.0 / 30240,
+                                            -1.0 / 1209600,
+                                            1.0 / 47900160,
+                                            -691.0 / 1307674368000.0,
+                                            1.0 / 74724249600.0,
+                                            -3617.0 / 10670622842880000.0};
   if (s == 1) return kInf;
   if (!(s > 1) || std::isnan(q)) return kNaN;
   if (q <= 0) {

@@ -49,8 +49,8 @@ struct Stream {
   const bool fenced_by_worker = can_fence_others();
 
   alignas(64) SpinLock submission;
-  uint64_t reserved = 0;        // under submission: what ring_commit publishes
-  uint64_t tail_seen = 0;       // under submission: saves reading the worker's line
+  uint64_t reserved = 0;   // under submission: what ring_commit publishes
+  uint64_t tail_seen = 0;  // under submission: saves reading the worker's line
   alignas(64) std::atomic<uint64_t> head{0};
   alignas(64) std::atomic<uint64_t> tail{0};
   std::atomic<uint32_t> waiters{0}, progress{0};  // who waits for tail, and what they sleep on
@@ -132,7 +132,8 @@ void Stream::add_fault(fl_status status, uint64_t tag, const char* text) {
   std::lock_guard<std::mutex> guard(fault_mutex);
   if (fault_queue.size() == kMaxFaults) return;
   fault_queue.push_back({status, tag, text});
-  if (fault_queue.size() == kMaxFaults) fault_queue.back().text += " (later faults of this stream were not kept)";
+  if (fault_queue.size() == kMaxFaults)
+    fault_queue.back().text += " (later faults of this stream were not kept)";
   faulted.store(true, std::memory_order_release);
 }
 
@@ -162,13 +163,15 @@ void Stream::run(Record& record) {
     switch (record.order) {
       case faults::Order::hang:
         faults::hang(stopped);
-        context.fail(FL_FAILED, "the kernel '%s' hung and was stopped, as ordered (FL_SIM_FAULTS)", record.name);
+        context.fail(FL_FAILED, "the kernel '%s' hung and was stopped, as ordered (FL_SIM_FAULTS)",
+                     record.name);
         break;
       case faults::Order::lose:
         device->lost.store(true);
         add_fault(FL_DEVICE_LOST, record.launch.tag, "the device was lost, as ordered (FL_SIM_FAULTS)");
         break;
-      default: context.fail(FL_FAILED, "the kernel '%s' failed, as ordered (FL_SIM_FAULTS)", record.name);
+      default:
+        context.fail(FL_FAILED, "the kernel '%s' failed, as ordered (FL_SIM_FAULTS)", record.name);
     }
   }
   if (device->lost.load(std::memory_order_relaxed)) context.discard = true;
@@ -230,8 +233,8 @@ void* ring_begin(const fl_launch* launch, const char* name, size_t bytes, void (
   }
   uint64_t total = (sizeof(Record) + bytes + 63) & ~uint64_t{63};
   if (total > kLargestJob) {
-    set_error("sim: %s describes its work in %zu bytes, more than a queue takes (%zu): split it", name ? name : "event",
-              bytes, kLargestJob);
+    set_error("sim: %s describes its work in %zu bytes, more than a queue takes (%zu): split it",
+              name ? name : "event", bytes, kLargestJob);
     *status = FL_UNSUPPORTED;
     return nullptr;
   }
@@ -570,7 +573,8 @@ fl_status event_elapsed(fl_event start, fl_event end, double* milliseconds) {
     Event& e = *events[i];
     std::lock_guard<SpinLock> guard(e.lock);
     if (!e.timing || !e.stream) {
-      set_error(e.timing ? "sim: an event was never recorded" : "sim: an event was created without FL_EVENT_TIMING");
+      set_error(e.timing ? "sim: an event was never recorded"
+                         : "sim: an event was created without FL_EVENT_TIMING");
       return FL_INVALID;
     }
     if (!e.stream->done(e.position)) return FL_NOT_READY;
@@ -582,8 +586,19 @@ fl_status event_elapsed(fl_event start, fl_event end, double* milliseconds) {
 
 }  // namespace
 
-extern const fl_stream_api stream_api = {sizeof(fl_stream_api), 0, create, destroy, synchronize, query, wait_event,
-                                         fault, event_create, event_destroy, event_record, event_query,
-                                         event_synchronize, event_elapsed};
+extern const fl_stream_api stream_api = {sizeof(fl_stream_api),
+                                         0,
+                                         create,
+                                         destroy,
+                                         synchronize,
+                                         query,
+                                         wait_event,
+                                         fault,
+                                         event_create,
+                                         event_destroy,
+                                         event_record,
+                                         event_query,
+                                         event_synchronize,
+                                         event_elapsed};
 
 }  // namespace sim

@@ -25,8 +25,10 @@ double seconds() {
 
 // x = x + scalar, in place.
 const Program& step_program() {
-  static const Program program({load(0, FL_F32, FL_F32), {FL_OP_SCALAR, FL_F32, 0, 0, 0, 0, 0},
-                                op(FL_OP_ADD, FL_F32, 0, 1), store(2, 0, FL_F32, FL_F32)},
+  static const Program program({load(0, FL_F32, FL_F32),
+                                {FL_OP_SCALAR, FL_F32, 0, 0, 0, 0, 0},
+                                op(FL_OP_ADD, FL_F32, 0, 1),
+                                store(2, 0, FL_F32, FL_F32)},
                                1, 1, 1);
   return program;
 }
@@ -111,14 +113,12 @@ void on_fault(int) { siglongjmp(after_fault, 1); }
 void host_cannot_read() {
   Device d(chip, 0);
   Buffer buffer(d, 4096);
-  struct sigaction action {}, before {};
+  struct sigaction action{}, before{};
   action.sa_handler = on_fault;
   sigaction(SIGSEGV, &action, &before);
   volatile bool faulted = false;
-  if (sigsetjmp(after_fault, 1) == 0)
-    (void)*static_cast<volatile char*>(buffer.address);
-  else
-    faulted = true;
+  if (sigsetjmp(after_fault, 1) == 0) (void)*static_cast<volatile char*>(buffer.address);
+  else faulted = true;
   sigaction(SIGSEGV, &before, nullptr);
   CHECK(faulted);
 }
@@ -265,7 +265,8 @@ void timing() {
 
 void ordered_faults() {
   Device d(chip, 0);
-  for (const char* bad : {"gemm", "kernel=gemm", "kernel=nothing:1", "alloc:0", "alloc:x", "lost=7:1", "limit:1s", "hang:2"}) {
+  for (const char* bad :
+       {"gemm", "kernel=gemm", "kernel=nothing:1", "alloc:0", "alloc:x", "lost=7:1", "limit:1s", "hang:2"}) {
     CHECK_STATUS(faults->set(bad), FL_INVALID);
     CHECK(last_error.find(bad) != std::string::npos);
   }

@@ -18,27 +18,28 @@ namespace sim_test {
 inline std::atomic<int> failures{0};
 inline thread_local std::string last_error;
 
-#define CHECK(condition)                                                                    \
-  do {                                                                                      \
-    if (!(condition)) {                                                                     \
+#define CHECK(condition)                                                                                \
+  do {                                                                                                  \
+    if (!(condition)) {                                                                                 \
       std::printf("%s:%d: %s  [%s]\n", __FILE__, __LINE__, #condition, ::sim_test::last_error.c_str()); \
-      ++::sim_test::failures;                                                               \
-    }                                                                                       \
+      ++::sim_test::failures;                                                                           \
+    }                                                                                                   \
   } while (0)
-#define CHECK_STATUS(call, expected)                                                           \
-  do {                                                                                         \
-    fl_status got_ = (call);                                                                   \
-    if (got_ != (expected)) {                                                                  \
+#define CHECK_STATUS(call, expected)                                                               \
+  do {                                                                                             \
+    fl_status got_ = (call);                                                                       \
+    if (got_ != (expected)) {                                                                      \
       std::printf("%s:%d: %s gave %d, not %s  [%s]\n", __FILE__, __LINE__, #call, got_, #expected, \
-                  ::sim_test::last_error.c_str());                                             \
-      ++::sim_test::failures;                                                                  \
-    }                                                                                          \
+                  ::sim_test::last_error.c_str());                                                 \
+      ++::sim_test::failures;                                                                      \
+    }                                                                                              \
   } while (0)
 
 inline const fl_host* test_host() {
-  static const fl_host host = {
-      sizeof(fl_host), FL_ABI_VERSION, [](int, const char* text) { std::printf("log: %s\n", text); },
-      [](const char* text) { last_error = text; }, [](const fl_launch*, size_t, void**) -> fl_status { return FL_UNSUPPORTED; }};
+  static const fl_host host = {sizeof(fl_host), FL_ABI_VERSION,
+                               [](int, const char* text) { std::printf("log: %s\n", text); },
+                               [](const char* text) { last_error = text; },
+                               [](const fl_launch*, size_t, void**) -> fl_status { return FL_UNSUPPORTED; }};
   return &host;
 }
 
@@ -123,8 +124,12 @@ struct Program {
   std::vector<fl_instr> code;
   fl_program program{};
   Program(std::vector<fl_instr> c, int inputs, int outputs, int scalars) : code(std::move(c)) {
-    program = {code.data(), hash_of(code), static_cast<uint16_t>(code.size()), static_cast<uint16_t>(inputs),
-               static_cast<uint16_t>(outputs), static_cast<uint16_t>(scalars)};
+    program = {code.data(),
+               hash_of(code),
+               static_cast<uint16_t>(code.size()),
+               static_cast<uint16_t>(inputs),
+               static_cast<uint16_t>(outputs),
+               static_cast<uint16_t>(scalars)};
   }
 };
 
@@ -136,7 +141,7 @@ inline fl_instr store(int value, int output, uint8_t memory, uint8_t type) {
 }
 inline fl_instr op(int opcode, uint8_t type, int a, int b = 0, int c = 0) {
   return {static_cast<uint16_t>(opcode), type, 0, static_cast<uint16_t>(a), static_cast<uint16_t>(b),
-          static_cast<uint16_t>(c), 0};
+          static_cast<uint16_t>(c),      0};
 }
 
 inline size_t bytes_of(int dtype) {

@@ -62,25 +62,33 @@ void divide(int64_t n, const void* a_, const void* b_, const void*, void* out_, 
   if (zero) *faults |= kDivisionByZero;
 }
 
-#define SIM_F1(name, expression)                 \
-  struct name {                                  \
-    template <class T>                           \
-    static SIM_INLINE auto of(T a) {             \
-      return expression;                         \
-    }                                            \
+#define SIM_F1(name, expression)     \
+  struct name {                      \
+    template <class T>               \
+    static SIM_INLINE auto of(T a) { \
+      return expression;             \
+    }                                \
   };
-#define SIM_F2(name, expression)                 \
-  struct name {                                  \
-    template <class T>                           \
-    static SIM_INLINE auto of(T a, T b) {        \
-      return expression;                         \
-    }                                            \
+#define SIM_F2(name, expression)          \
+  struct name {                           \
+    template <class T>                    \
+    static SIM_INLINE auto of(T a, T b) { \
+      return expression;                  \
+    }                                     \
   };
 
-template <class T> struct UnsignedOf;
-template <> struct UnsignedOf<int32_t> { using type = uint32_t; };
-template <> struct UnsignedOf<int64_t> { using type = uint64_t; };
-template <class T> using U = typename UnsignedOf<T>::type;
+template <class T>
+struct UnsignedOf;
+template <>
+struct UnsignedOf<int32_t> {
+  using type = uint32_t;
+};
+template <>
+struct UnsignedOf<int64_t> {
+  using type = uint64_t;
+};
+template <class T>
+using U = typename UnsignedOf<T>::type;
 
 // ------------------------------------------------------------------ any type
 SIM_F2(Equal, a == b)
@@ -89,7 +97,7 @@ SIM_F2(Less, a < b)
 SIM_F2(LessEqual, a <= b)
 SIM_F2(Greater, a > b)
 SIM_F2(GreaterEqual, a >= b)
-SIM_F2(BitAnd, T(a & b))
+SIM_F2(BitAnd, T(a& b))
 SIM_F2(BitOr, T(a | b))
 SIM_F2(BitXor, T(a ^ b))
 SIM_F1(Same, a)
@@ -133,7 +141,8 @@ struct IntPow {
     return T(result);
   }
 };
-template <class T> constexpr int kWidth = int(sizeof(T)) * 8;
+template <class T>
+constexpr int kWidth = int(sizeof(T)) * 8;
 SIM_F2(ShiftLeft, U<T>(b) >= U<T>(kWidth<T>) ? T(0) : T(U<T>(a) << (b & (kWidth<T> - 1))))
 SIM_F2(ShiftRight, T(a >> (U<T>(b) >= U<T>(kWidth<T>) ? T(kWidth<T> - 1) : b)))
 struct Gcd {
@@ -171,7 +180,7 @@ SIM_INLINE float copysign_of(float a, float b) { return __builtin_copysignf(a, b
 SIM_INLINE double copysign_of(double a, double b) { return __builtin_copysign(a, b); }
 SIM_F2(Add, a + b)
 SIM_F2(Sub, a - b)
-SIM_F2(Mul, a * b)
+SIM_F2(Mul, a* b)
 SIM_F2(Div, a / b)
 SIM_F2(DivTrunc, trunc_of(a / b))
 SIM_F2(RemTrunc, fmod_of(a, b))
@@ -214,9 +223,16 @@ SIM_F2(CopySign, copysign_of(a, b))
 SIM_F1(Angle, a != a ? a : a < 0 ? T(3.141592653589793) : T(0))
 
 // ------------------------------------------------------ functions of libmvec
-template <class T> void* vector_function(int op);
-template <> SIM_INLINE void* vector_function<float>(int op) { return vector_math.f32[op]; }
-template <> SIM_INLINE void* vector_function<double>(int op) { return vector_math.f64[op]; }
+template <class T>
+void* vector_function(int op);
+template <>
+SIM_INLINE void* vector_function<float>(int op) {
+  return vector_math.f32[op];
+}
+template <>
+SIM_INLINE void* vector_function<double>(int op) {
+  return vector_math.f64[op];
+}
 
 // f on n values, a vector at a time; the last one is filled up with a value that occurs.
 template <class T, class F>
@@ -255,16 +271,17 @@ void math2(int64_t n, const void* a_, const void* b_, const void*, void* out_, u
   auto* a = static_cast<const T*>(a_);
   auto* b = static_cast<const T*>(b_);
   auto* out = static_cast<T*>(out_);
-  if (auto f = reinterpret_cast<Vec<T> (*)(Vec<T>, Vec<T>)>(vector_function<T>(op))) return vectors2(n, a, b, out, f);
+  if (auto f = reinterpret_cast<Vec<T> (*)(Vec<T>, Vec<T>)>(vector_function<T>(op)))
+    return vectors2(n, a, b, out, f);
   for (int64_t i = 0; i < n; ++i) out[i] = scalar(a[i], b[i]);
 }
-#define SIM_SCALAR(op, name)                                      \
-  float name##_f32(float a) { return __builtin_##name##f(a); }    \
+#define SIM_SCALAR(op, name)                                   \
+  float name##_f32(float a) { return __builtin_##name##f(a); } \
   double name##_f64(double a) { return __builtin_##name(a); }
 SIM_MATH_UNARY(SIM_SCALAR)
 #undef SIM_SCALAR
-#define SIM_SCALAR(op, name)                                                    \
-  float name##_f32(float a, float b) { return __builtin_##name##f(a, b); }      \
+#define SIM_SCALAR(op, name)                                               \
+  float name##_f32(float a, float b) { return __builtin_##name##f(a, b); } \
   double name##_f64(double a, double b) { return __builtin_##name(a, b); }
 SIM_MATH_BINARY(SIM_SCALAR)
 #undef SIM_SCALAR
@@ -347,7 +364,8 @@ void narrow_short(int64_t n, const void* from_, char* to, int64_t stride) {
 void widen_c32(int64_t n, const char* from, int64_t stride, void* to_) {
   auto* to = static_cast<float*>(to_);
   if (stride == 4) return to_floats(reinterpret_cast<const Half*>(from), to, 2 * n);
-  for (int64_t i = 0; i < n; ++i, from += stride) to_floats(reinterpret_cast<const Half*>(from), to + 2 * i, 2);
+  for (int64_t i = 0; i < n; ++i, from += stride)
+    to_floats(reinterpret_cast<const Half*>(from), to + 2 * i, 2);
 }
 void narrow_c32(int64_t n, const void* from_, char* to, int64_t stride) {
   auto* from = static_cast<const float*>(from_);
@@ -367,7 +385,8 @@ struct Float8 {
     int code = bits & 0x7f;
     if (kUz && bits == 0x80) return __builtin_nanf("");
     if (!kUz && kFn && code == 0x7f) return __builtin_nanf("");
-    if (!kFn && !kUz && code > 0x7b) return code == 0x7c ? (bits & 0x80 ? -__builtin_inff() : __builtin_inff()) : __builtin_nanf("");
+    if (!kFn && !kUz && code > 0x7b)
+      return code == 0x7c ? (bits & 0x80 ? -__builtin_inff() : __builtin_inff()) : __builtin_nanf("");
     int exponent = code >> M, mantissa = code & ((1 << M) - 1);
     float value = exponent ? __builtin_ldexpf(float(mantissa + (1 << M)), exponent - kBias - M)
                            : __builtin_ldexpf(float(mantissa), 1 - kBias - M);
@@ -509,13 +528,13 @@ void fill_point_kernels(PointKernels& k, const VectorMath& math) {
   add_integer<int64_t>(k, FL_I64);
   add_float<float>(k, FL_F32);
   add_float<double>(k, FL_F64);
-#define SIM_ADD(op_, name)                                             \
-  k.op[FL_OP_##op_][FL_F32] = math1<float, FL_OP_##op_, name##_f32>;   \
+#define SIM_ADD(op_, name)                                           \
+  k.op[FL_OP_##op_][FL_F32] = math1<float, FL_OP_##op_, name##_f32>; \
   k.op[FL_OP_##op_][FL_F64] = math1<double, FL_OP_##op_, name##_f64>;
   SIM_MATH_UNARY(SIM_ADD)
 #undef SIM_ADD
-#define SIM_ADD(op_, name)                                             \
-  k.op[FL_OP_##op_][FL_F32] = math2<float, FL_OP_##op_, name##_f32>;   \
+#define SIM_ADD(op_, name)                                           \
+  k.op[FL_OP_##op_][FL_F32] = math2<float, FL_OP_##op_, name##_f32>; \
   k.op[FL_OP_##op_][FL_F64] = math2<double, FL_OP_##op_, name##_f64>;
   SIM_MATH_BINARY(SIM_ADD)
 #undef SIM_ADD

@@ -28,20 +28,33 @@ struct PointKernels {
 // The register type in which a dtype lies closest: what widen makes of it.
 constexpr uint8_t natural_type(uint8_t memory) {
   switch (memory) {
-    case FL_U8: case FL_I8: case FL_U16: case FL_I16: return FL_I32;
-    case FL_U32: return FL_I64;
-    case FL_F16: case FL_BF16: case FL_F8_E4M3FN: case FL_F8_E5M2: case FL_F8_E4M3FNUZ: case FL_F8_E5M2FNUZ:
+    case FL_U8:
+    case FL_I8:
+    case FL_U16:
+    case FL_I16:
+      return FL_I32;
+    case FL_U32:
+      return FL_I64;
+    case FL_F16:
+    case FL_BF16:
+    case FL_F8_E4M3FN:
+    case FL_F8_E5M2:
+    case FL_F8_E4M3FNUZ:
+    case FL_F8_E5M2FNUZ:
       return FL_F32;
-    case FL_C32: return FL_C64;
-    default: return memory;
+    case FL_C32:
+      return FL_C64;
+    default:
+      return memory;
   }
 }
 
 // Functions of the C library on whole vectors (libmvec), where it has them.
-#define SIM_MATH_UNARY(X)                                                                                         \
-  X(EXP, exp) X(EXP2, exp2) X(EXPM1, expm1) X(LOG, log) X(LOG2, log2) X(LOG10, log10) X(LOG1P, log1p) X(SIN, sin) \
-  X(COS, cos) X(TAN, tan) X(ASIN, asin) X(ACOS, acos) X(ATAN, atan) X(SINH, sinh) X(COSH, cosh) X(TANH, tanh)     \
-  X(ASINH, asinh) X(ACOSH, acosh) X(ATANH, atanh) X(ERF, erf) X(ERFC, erfc)
+#define SIM_MATH_UNARY(X)                                                                             \
+  X(EXP, exp)                                                                                         \
+  X(EXP2, exp2) X(EXPM1, expm1) X(LOG, log) X(LOG2, log2) X(LOG10, log10) X(LOG1P, log1p) X(SIN, sin) \
+      X(COS, cos) X(TAN, tan) X(ASIN, asin) X(ACOS, acos) X(ATAN, atan) X(SINH, sinh) X(COSH, cosh)   \
+          X(TANH, tanh) X(ASINH, asinh) X(ACOSH, acosh) X(ATANH, atanh) X(ERF, erf) X(ERFC, erfc)
 #define SIM_MATH_BINARY(X) X(POW, pow) X(ATAN2, atan2) X(HYPOT, hypot)
 
 struct VectorMath {
