@@ -6,8 +6,8 @@ namespace fl {
 
 namespace {
 
-constexpr uint32_t kStorage = FL_BIT(FL_BOOL) | FL_BIT(FL_U8) | FL_BIT(FL_I8) | FL_BIT(FL_I16) | FL_BIT(FL_I32) |
-                              FL_BIT(FL_I64) | FL_BIT(FL_F32);
+constexpr uint32_t kStorage = FL_BIT(FL_BOOL) | FL_BIT(FL_U8) | FL_BIT(FL_I8) | FL_BIT(FL_I16) |
+                              FL_BIT(FL_I32) | FL_BIT(FL_I64) | FL_BIT(FL_F32);
 constexpr uint32_t kHalf = FL_BIT(FL_F16) | FL_BIT(FL_BF16);  // one of them
 
 constexpr const char* kEntryNames[] = {
@@ -28,36 +28,42 @@ constexpr uint32_t mandatory_types(char types, char tier) {
   constexpr uint32_t kIntegers = FL_BIT(FL_I32) | FL_BIT(FL_I64);
   if (tier != 'M') return 0;
   switch (types) {
-    case 'R': return kIntegers | FL_BIT(FL_F32);
-    case 'I': return kIntegers | FL_BIT(FL_BOOL);
-    case 'J': return kIntegers;
-    case 'F': case 'G': return FL_BIT(FL_F32);
-    case 'C': return 0;
-    default: return kAll;
+    case 'R':
+      return kIntegers | FL_BIT(FL_F32);
+    case 'I':
+      return kIntegers | FL_BIT(FL_BOOL);
+    case 'J':
+      return kIntegers;
+    case 'F':
+    case 'G':
+      return FL_BIT(FL_F32);
+    case 'C':
+      return 0;
+    default:
+      return kAll;
   }
 }
 
-constexpr Kind kKinds[] = {
-    {FL_ENTRY_COPY, FL_ANY, "", kStorage},
-    {FL_ENTRY_FILL, FL_ANY, "", kStorage},
-    {FL_ENTRY_GEMM, FL_ANY, "", FL_BIT(FL_F32)},
-    {FL_ENTRY_GATHER, FL_ANY, "", kStorage},
-    {FL_ENTRY_SCATTER, FL_SCATTER_SET, "SET", kStorage},
-    {FL_ENTRY_SCATTER, FL_SCATTER_ADD, "ADD", FL_BIT(FL_I64) | FL_BIT(FL_F32)},
-    {FL_ENTRY_REDUCE, FL_REDUCE_SUM, "SUM", FL_BIT(FL_I64) | FL_BIT(FL_F32)},
-    {FL_ENTRY_REDUCE, FL_REDUCE_PROD, "PROD", FL_BIT(FL_I64) | FL_BIT(FL_F32)},
-    {FL_ENTRY_REDUCE, FL_REDUCE_MIN, "MIN", FL_BIT(FL_I64) | FL_BIT(FL_F32)},
-    {FL_ENTRY_REDUCE, FL_REDUCE_MAX, "MAX", FL_BIT(FL_I64) | FL_BIT(FL_F32)},
-    {FL_ENTRY_REDUCE, FL_REDUCE_ALL, "ALL", FL_BIT(FL_BOOL)},
-    {FL_ENTRY_REDUCE, FL_REDUCE_ANY, "ANY", FL_BIT(FL_BOOL)},
-    {FL_ENTRY_RANDOM, FL_RANDOM_BITS32, "BITS32", FL_BIT(FL_I64)},
-    {FL_ENTRY_RANDOM, FL_RANDOM_RANGE32, "RANGE32", FL_BIT(FL_I64)},
-    {FL_ENTRY_RANDOM, FL_RANDOM_RANGE64, "RANGE64", FL_BIT(FL_I64)},
-    {FL_ENTRY_RANDOM, FL_RANDOM_UNIFORM32, "UNIFORM32", FL_BIT(FL_F32)},
-    {FL_ENTRY_RANDOM, FL_RANDOM_NORMAL32, "NORMAL32", FL_BIT(FL_F32)},
+constexpr Kind kKinds[] = {{FL_ENTRY_COPY, FL_ANY, "", kStorage},
+                           {FL_ENTRY_FILL, FL_ANY, "", kStorage},
+                           {FL_ENTRY_GEMM, FL_ANY, "", FL_BIT(FL_F32)},
+                           {FL_ENTRY_GATHER, FL_ANY, "", kStorage},
+                           {FL_ENTRY_SCATTER, FL_SCATTER_SET, "SET", kStorage},
+                           {FL_ENTRY_SCATTER, FL_SCATTER_ADD, "ADD", FL_BIT(FL_I64) | FL_BIT(FL_F32)},
+                           {FL_ENTRY_REDUCE, FL_REDUCE_SUM, "SUM", FL_BIT(FL_I64) | FL_BIT(FL_F32)},
+                           {FL_ENTRY_REDUCE, FL_REDUCE_PROD, "PROD", FL_BIT(FL_I64) | FL_BIT(FL_F32)},
+                           {FL_ENTRY_REDUCE, FL_REDUCE_MIN, "MIN", FL_BIT(FL_I64) | FL_BIT(FL_F32)},
+                           {FL_ENTRY_REDUCE, FL_REDUCE_MAX, "MAX", FL_BIT(FL_I64) | FL_BIT(FL_F32)},
+                           {FL_ENTRY_REDUCE, FL_REDUCE_ALL, "ALL", FL_BIT(FL_BOOL)},
+                           {FL_ENTRY_REDUCE, FL_REDUCE_ANY, "ANY", FL_BIT(FL_BOOL)},
+                           {FL_ENTRY_RANDOM, FL_RANDOM_BITS32, "BITS32", FL_BIT(FL_I64)},
+                           {FL_ENTRY_RANDOM, FL_RANDOM_RANGE32, "RANGE32", FL_BIT(FL_I64)},
+                           {FL_ENTRY_RANDOM, FL_RANDOM_RANGE64, "RANGE64", FL_BIT(FL_I64)},
+                           {FL_ENTRY_RANDOM, FL_RANDOM_UNIFORM32, "UNIFORM32", FL_BIT(FL_F32)},
+                           {FL_ENTRY_RANDOM, FL_RANDOM_NORMAL32, "NORMAL32", FL_BIT(FL_F32)},
 #define FL_OPCODE_KIND(name, value, operands, types, tier, meaning) \
   {FL_ENTRY_POINTWISE, value, #name, mandatory_types(#types[0], #tier[0])},
-    FL_OPCODE_MAP(FL_OPCODE_KIND)
+                           FL_OPCODE_MAP(FL_OPCODE_KIND)
 #undef FL_OPCODE_KIND
 };
 

@@ -24,24 +24,26 @@ struct Method {
   size_t offset;
 };
 #define FL_METHOD(table, name) {#table "." #name, offsetof(fl_##table##_api, name)}
-constexpr Method kDeviceMethods[] = {FL_METHOD(device, count), FL_METHOD(device, properties), FL_METHOD(device, open)};
+constexpr Method kDeviceMethods[] = {FL_METHOD(device, count), FL_METHOD(device, properties),
+                                     FL_METHOD(device, open)};
 constexpr Method kMemoryMethods[] = {FL_METHOD(memory, malloc),     FL_METHOD(memory, free),
                                      FL_METHOD(memory, info),       FL_METHOD(memory, copy),
                                      FL_METHOD(memory, host_alloc), FL_METHOD(memory, host_free)};
 constexpr Method kStreamMethods[] = {
-    FL_METHOD(stream, create),       FL_METHOD(stream, destroy),       FL_METHOD(stream, synchronize),
-    FL_METHOD(stream, query),        FL_METHOD(stream, wait_event),    FL_METHOD(stream, fault),
-    FL_METHOD(stream, event_create), FL_METHOD(stream, event_destroy), FL_METHOD(stream, event_record),
+    FL_METHOD(stream, create),       FL_METHOD(stream, destroy),           FL_METHOD(stream, synchronize),
+    FL_METHOD(stream, query),        FL_METHOD(stream, wait_event),        FL_METHOD(stream, fault),
+    FL_METHOD(stream, event_create), FL_METHOD(stream, event_destroy),     FL_METHOD(stream, event_record),
     FL_METHOD(stream, event_query),  FL_METHOD(stream, event_synchronize), FL_METHOD(stream, event_elapsed)};
-constexpr Method kOpMethods[] = {FL_METHOD(op, copy), FL_METHOD(op, fill),   FL_METHOD(op, pointwise),
-                                 FL_METHOD(op, reduce), FL_METHOD(op, gemm), FL_METHOD(op, gather),
+constexpr Method kOpMethods[] = {FL_METHOD(op, copy),    FL_METHOD(op, fill),  FL_METHOD(op, pointwise),
+                                 FL_METHOD(op, reduce),  FL_METHOD(op, gemm),  FL_METHOD(op, gather),
                                  FL_METHOD(op, scatter), FL_METHOD(op, random)};
 #undef FL_METHOD
 
 // Copies what both sides know of a table; the rest stays null.  Adds the names
 // of the missing methods to `missing`.
 template <class Table, size_t n>
-void take_table(Table& to, const Table* from, const char* name, const Method (&methods)[n], std::string& missing) {
+void take_table(Table& to, const Table* from, const char* name, const Method (&methods)[n],
+                std::string& missing) {
   if (from) memcpy(&to, from, std::min<size_t>(from->size, sizeof to));
   if (!from) missing += std::string(missing.empty() ? "" : ", ") + "the table " + name;
   for (const Method& m : methods) {
@@ -78,9 +80,10 @@ std::string ask(fl_chip_entry_fn entry, const fl_chip** out) {
 std::string check_version(const fl_chip& chip) {
   if (chip.version >> 16 == FL_ABI_MAJOR) return "";
   bool newer = chip.version >> 16 > FL_ABI_MAJOR;
-  return "it was built for version " + version_text(chip.version) + " of the chip ABI and this torch-fl has version " +
-         version_text(FL_ABI_VERSION) + "; install " +
-         (newer ? "a newer torch-fl, or an older package of the chip" : "a newer package of the chip, or an older torch-fl");
+  return "it was built for version " + version_text(chip.version) +
+         " of the chip ABI and this torch-fl has version " + version_text(FL_ABI_VERSION) + "; install " +
+         (newer ? "a newer torch-fl, or an older package of the chip"
+                : "a newer package of the chip, or an older torch-fl");
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 struct Table {
   std::vector<const Chip*> chips;
   std::vector<Refusal> refusals;
-  std::vector<Device> all;      // in order, named; the index is set when visible
+  std::vector<Device> all;  // in order, named; the index is set when visible
 };
 
 std::mutex finder_mutex;
@@ -63,7 +63,8 @@ Sources find_sources() {
   try {
     if (ask) found.paths = ask();
   } catch (const std::exception& e) {
-    found.refusals.push_back({"(installed chips)", std::string("finding the installed chips failed: ") + e.what()});
+    found.refusals.push_back(
+        {"(installed chips)", std::string("finding the installed chips failed: ") + e.what()});
   }
   for (std::string& path : split(host_setting("chip_path"), ':')) found.paths.push_back(std::move(path));
   return found;
@@ -111,7 +112,8 @@ void add_devices(const Chip& chip, Table& table) {
   int32_t count = 0;
   if (fl_status status = chip.device.count(&count); status != FL_OK) {
     std::string said = take_chip_error();
-    table.refusals.push_back({chip.path, "device.count failed: " + (said.empty() ? status_text(status) : said)});
+    table.refusals.push_back(
+        {chip.path, "device.count failed: " + (said.empty() ? status_text(status) : said)});
     return;
   }
   if (count <= 0) {
@@ -122,7 +124,8 @@ void add_devices(const Chip& chip, Table& table) {
     Device d{-1, local, &chip, "", {}, nullptr};
     std::string reason = read_device(chip, local, d.properties);
     if (reason.empty() && table.all.size() == kMaxDevices)
-      reason = "it is one more than the " + std::to_string(kMaxDevices) + " devices that one process can have";
+      reason =
+          "it is one more than the " + std::to_string(kMaxDevices) + " devices that one process can have";
     for (const Device& other : table.all)
       if (reason.empty() && other.chip == &chip && !strcmp(other.properties.identity, d.properties.identity))
         reason = "it has the identity of device " + std::to_string(other.local) + " [DEV-4]";
@@ -200,8 +203,10 @@ std::vector<Device> choose(const Table& t) {
   for (const std::string& name : names) {
     std::vector<const Device*> found = matching(t.all, name);
     if (found.empty())
-      throw Error(FL_INVALID, "FL_VISIBLE_DEVICES names \"" + name + "\", which does not exist; there are: " +
-                                  names_of(t.all) + (t.refusals.empty() ? "" : "; torch-fl doctor says why others are missing"));
+      throw Error(FL_INVALID,
+                  "FL_VISIBLE_DEVICES names \"" + name +
+                      "\", which does not exist; there are: " + names_of(t.all) +
+                      (t.refusals.empty() ? "" : "; torch-fl doctor says why others are missing"));
     for (const Device* d : found) {
       if (std::any_of(chosen.begin(), chosen.end(), [d](const Device& c) { return c.name == d->name; }))
         throw Error(FL_INVALID, "FL_VISIBLE_DEVICES names " + d->name + " twice");
@@ -238,10 +243,8 @@ const Device& device(int64_t index) {
   const std::vector<Device>& all = devices();
   if (index >= 0 && index < static_cast<int64_t>(all.size())) return all[static_cast<size_t>(index)];
   std::string text = "there is no device " + std::to_string(index) + "; ";
-  if (all.empty())
-    text += "no chip was found: torch-fl doctor says why";
-  else
-    text += "there are " + std::to_string(all.size()) + ": " + names_of(all);
+  if (all.empty()) text += "no chip was found: torch-fl doctor says why";
+  else text += "there are " + std::to_string(all.size()) + ": " + names_of(all);
   throw Error(FL_INVALID, text);
 }
 
@@ -254,15 +257,17 @@ int32_t find_device(const std::string& name) {
   auto found = matching(all, name);
   if (!found.empty()) return found[0]->index;
   bool hidden = !matching(table().all, name).empty();
-  throw Error(FL_INVALID, "there is no device \"" + name + "\"" + (hidden ? " among FL_VISIBLE_DEVICES" : "") +
-                              "; there are: " + names_of(all));
+  throw Error(FL_INVALID, "there is no device \"" + name + "\"" +
+                              (hidden ? " among FL_VISIBLE_DEVICES" : "") + "; there are: " + names_of(all));
 }
 
 void open_device(int32_t index) {
   const Device& d = device(index);
   if (forked())
-    throw Error(FL_FAILED, "cannot use " + d.name + " in a forked process: its parent had started the device, and a "
-                           "device does not survive a fork; use multiprocessing's start method \"spawn\"");
+    throw Error(FL_FAILED,
+                "cannot use " + d.name +
+                    " in a forked process: its parent had started the device, and a "
+                    "device does not survive a fork; use multiprocessing's start method \"spawn\"");
   if (opened[index].load(std::memory_order_acquire)) return;
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);

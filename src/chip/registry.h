@@ -44,10 +44,10 @@ struct Chip {
 constexpr int32_t kMaxDevices = 64;
 
 struct Device {
-  int32_t index;      // ours, over all chips: what PyTorch calls fl:index
-  int32_t local;      // the chip's own
+  int32_t index;  // ours, over all chips: what PyTorch calls fl:index
+  int32_t local;  // the chip's own
   const Chip* chip;
-  std::string name;   // "sim:0": the chip's first device by identity, whatever is visible
+  std::string name;  // "sim:0": the chip's first device by identity, whatever is visible
   fl_device_properties properties;
   std::mutex* serial = nullptr;  // set for FL_CHIP_SERIAL_LAUNCH: launch.h's LaunchScope takes it
 };

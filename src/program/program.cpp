@@ -32,23 +32,32 @@ constexpr uint32_t kRegisters = FL_BIT(FL_BOOL) | kIntegers | kReals | kComplex;
 // The register types of a class letter of FL_OPCODE_MAP.
 uint32_t register_types(char types) {
   switch (types) {
-    case 'R': return kIntegers | kReals;
-    case 'I': return kIntegers | FL_BIT(FL_BOOL);
-    case 'J': return kIntegers;
-    case 'F': return kReals | kComplex;
-    case 'G': return kReals;
-    case 'C': return kComplex;
-    default: return kRegisters;
+    case 'R':
+      return kIntegers | kReals;
+    case 'I':
+      return kIntegers | FL_BIT(FL_BOOL);
+    case 'J':
+      return kIntegers;
+    case 'F':
+      return kReals | kComplex;
+    case 'G':
+      return kReals;
+    case 'C':
+      return kComplex;
+    default:
+      return kRegisters;
   }
 }
 
 const char* dtype_text(uint8_t dtype) {
   switch (dtype) {
 #define FL_DTYPE_TEXT(name, value, bytes, text) \
-  case value: return text;
+  case value:                                   \
+    return text;
     FL_DTYPE_MAP(FL_DTYPE_TEXT)
 #undef FL_DTYPE_TEXT
-    default: return "no dtype";
+    default:
+      return "no dtype";
   }
 }
 
@@ -112,14 +121,31 @@ const fl_program* intern(const std::vector<fl_instr>& code, fl_program program) 
 
 uint8_t register_type(uint8_t dtype) noexcept {
   switch (dtype) {
-    case FL_BOOL: return FL_BOOL;
-    case FL_U8: case FL_I8: case FL_U16: case FL_I16: case FL_I32: return FL_I32;
-    case FL_U32: case FL_I64: case FL_U64: return FL_I64;
-    case FL_F16: case FL_BF16: case FL_F32: return FL_F32;
-    case FL_F64: return FL_F64;
-    case FL_C32: case FL_C64: return FL_C64;
-    case FL_C128: return FL_C128;
-    default: return FL_NONE;
+    case FL_BOOL:
+      return FL_BOOL;
+    case FL_U8:
+    case FL_I8:
+    case FL_U16:
+    case FL_I16:
+    case FL_I32:
+      return FL_I32;
+    case FL_U32:
+    case FL_I64:
+    case FL_U64:
+      return FL_I64;
+    case FL_F16:
+    case FL_BF16:
+    case FL_F32:
+      return FL_F32;
+    case FL_F64:
+      return FL_F64;
+    case FL_C32:
+    case FL_C64:
+      return FL_C64;
+    case FL_C128:
+      return FL_C128;
+    default:
+      return FL_NONE;
   }
 }
 
@@ -173,12 +199,14 @@ Value Builder::constant(double value, uint8_t type) {
       refuse(std::string("CONST of ") + dtype_text(type) + " is " + std::to_string(value));
     bits = static_cast<uint64_t>(static_cast<int64_t>(value));
   }
-  return append(FL_OP_CONST, type, 0, bits & 0xffff, bits >> 16 & 0xffff, bits >> 32 & 0xffff, type, bits >> 48);
+  return append(FL_OP_CONST, type, 0, bits & 0xffff, bits >> 16 & 0xffff, bits >> 32 & 0xffff, type,
+                bits >> 48);
 }
 
 Value Builder::index(int dimension, uint8_t type) {
   if (type != FL_I32 && type != FL_I64) refuse("INDEX is int32 or int64");
-  if (dimension < -1 || dimension >= FL_MAX_DIMS) refuse("INDEX along dimension " + std::to_string(dimension));
+  if (dimension < -1 || dimension >= FL_MAX_DIMS)
+    refuse("INDEX along dimension " + std::to_string(dimension));
   return append(FL_OP_INDEX, type, 0, static_cast<uint16_t>(dimension), 0, 0, type);
 }
 
@@ -190,9 +218,12 @@ Value Builder::cast(Value a, uint8_t type) {
 
 // As storing and loading the value would: keep the low bits, extend the sign.
 Value Builder::narrow(Value a, uint8_t dtype) {
-  struct Width { uint8_t dtype, bits; bool is_signed; };
-  static constexpr Width kWidths[] = {{FL_U8, 8, false},  {FL_I8, 8, true},   {FL_U16, 16, false},
-                                      {FL_I16, 16, true}, {FL_U32, 32, false}, {FL_I32, 32, true},
+  struct Width {
+    uint8_t dtype, bits;
+    bool is_signed;
+  };
+  static constexpr Width kWidths[] = {{FL_U8, 8, false},   {FL_I8, 8, true},    {FL_U16, 16, false},
+                                      {FL_I16, 16, true},  {FL_U32, 32, false}, {FL_I32, 32, true},
                                       {FL_U64, 64, false}, {FL_I64, 64, true}};
   const Width* width = std::find_if(std::begin(kWidths), std::end(kWidths),
                                     [dtype](const Width& w) { return w.dtype == dtype; });
@@ -263,7 +294,8 @@ void Builder::store(int output, Value a, uint8_t memory) {
 }
 
 const fl_program* Builder::finish() {
-  auto stores = std::count_if(code_.begin(), code_.end(), [](const fl_instr& i) { return i.op == FL_OP_STORE; });
+  auto stores =
+      std::count_if(code_.begin(), code_.end(), [](const fl_instr& i) { return i.op == FL_OP_STORE; });
   if (stores == 0) refuse("nothing is stored");
   if (stores != outputs_) refuse("an output below " + std::to_string(outputs_) + " is not stored");
   for (size_t i = 0; i < code_.size(); ++i) {

@@ -20,12 +20,12 @@ uint8_t register_type(uint8_t dtype) noexcept;
 
 class Builder {
  public:
-  Value load(int input, uint8_t memory);                  // into its register type
-  Value load(int input, uint8_t memory, uint8_t type);    // converted to `type`
+  Value load(int input, uint8_t memory);                // into its register type
+  Value load(int input, uint8_t memory, uint8_t type);  // converted to `type`
   Value scalar(int number, uint8_t type);
-  Value constant(double value, uint8_t type);             // a literal, exact for |integers| < 2^53
-  Value index(int dimension, uint8_t type);               // -1: row-major number
-  Value cast(Value a, uint8_t type);                      // a itself when it has the type
+  Value constant(double value, uint8_t type);  // a literal, exact for |integers| < 2^53
+  Value index(int dimension, uint8_t type);    // -1: row-major number
+  Value cast(Value a, uint8_t type);           // a itself when it has the type
   // Wraps an I32 or I64 value to a narrower integer dtype, as storing and loading it would.
   Value narrow(Value a, uint8_t dtype);
   Value op(uint16_t opcode, Value a);

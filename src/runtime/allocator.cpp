@@ -34,8 +34,9 @@ DeviceMemory& memory_of(int32_t index) {
 
 void check_fork() {
   if (forked())
-    throw Error(FL_FAILED, "cannot use a device's memory in a forked process: its parent had started the device, and "
-                           "a device does not survive a fork; use multiprocessing's start method \"spawn\"");
+    throw Error(FL_FAILED,
+                "cannot use a device's memory in a forked process: its parent had started the device, and "
+                "a device does not survive a fork; use multiprocessing's start method \"spawn\"");
 }
 
 }  // namespace

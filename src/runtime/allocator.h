@@ -24,26 +24,29 @@ struct Block;  // opaque; held by the storage of a tensor
 // the block then has a null address and costs nothing.
 Block* allocate(Stream& stream, size_t bytes);
 void* address(const Block* block) noexcept;
-size_t size(const Block* block) noexcept;           // what allocate() rounded the request up to
+size_t size(const Block* block) noexcept;  // what allocate() rounded the request up to
 int32_t device_of(const Block* block) noexcept;
 void free(Block* block) noexcept;
 void record_stream(Block* block, Stream& stream);
 // The live block that contains the address, or null.  Takes the lock.
 Block* find_block(const void* address, int32_t* device = nullptr) noexcept;
 
-void empty_cache(int32_t device = -1);        // -1: all
+void empty_cache(int32_t device = -1);                      // -1: all
 void set_memory_fraction(int32_t device, double fraction);  // of total memory, 0…1
 double memory_fraction(int32_t device);
 
 // The meaning of each number is c10::CachingAllocator's.
-struct Stat { int64_t current = 0, peak = 0, allocated = 0, freed = 0; };
+struct Stat {
+  int64_t current = 0, peak = 0, allocated = 0, freed = 0;
+};
 enum StatType { kAggregate = 0, kSmallPool = 1, kLargePool = 2, kStatTypes = 3 };
 using StatArray = std::array<Stat, kStatTypes>;
 struct MemoryStats {
   StatArray allocation, segment, active, inactive_split;
   StatArray allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
   Stat oversize_allocations, oversize_segments;
-  int64_t num_alloc_retries = 0, num_ooms = 0, num_sync_all_streams = 0, num_device_alloc = 0, num_device_free = 0;
+  int64_t num_alloc_retries = 0, num_ooms = 0, num_sync_all_streams = 0, num_device_alloc = 0,
+          num_device_free = 0;
   int64_t max_split_size = 0;
 };
 MemoryStats memory_stats(int32_t device);
@@ -51,10 +54,17 @@ void reset_accumulated_stats(int32_t device);
 void reset_peak_stats(int32_t device);
 
 // Segments and blocks, as torch.cuda.memory_snapshot() reports them.
-struct BlockInfo { uintptr_t address; int64_t size, requested_size; bool allocated, active; };
+struct BlockInfo {
+  uintptr_t address;
+  int64_t size, requested_size;
+  bool allocated, active;
+};
 struct SegmentInfo {
-  int32_t device; uintptr_t address; int64_t total_size, allocated_size, active_size, requested_size, stream;
-  bool is_large; std::vector<BlockInfo> blocks;
+  int32_t device;
+  uintptr_t address;
+  int64_t total_size, allocated_size, active_size, requested_size, stream;
+  bool is_large;
+  std::vector<BlockInfo> blocks;
 };
 std::vector<SegmentInfo> memory_snapshot();
 

@@ -29,14 +29,14 @@ struct Block {
   size_t requested = 0;
   Stream* stream = nullptr;
   Segment* segment = nullptr;
-  Block *previous = nullptr, *next = nullptr;        // by address, in the segment
+  Block *previous = nullptr, *next = nullptr;            // by address, in the segment
   Block *list_previous = nullptr, *list_next = nullptr;  // in a FreeList
-  std::vector<Stream*>* used_on = nullptr;           // record_stream
-  uint64_t freed_at = 0;                             // counts frees: the age, for garbage collection
+  std::vector<Stream*>* used_on = nullptr;               // record_stream
+  uint64_t freed_at = 0;                                 // counts frees: the age, for garbage collection
   int32_t device = -1;
-  int32_t events = 0;                                // free, but events on other streams have not passed
+  int32_t events = 0;  // free, but events on other streams have not passed
   bool allocated = false, listed = false;
-  bool oversize = false;                             // by max_split_size when it was handed out
+  bool oversize = false;  // by max_split_size when it was handed out
 
   bool is_split() const { return previous || next; }
 };
@@ -84,11 +84,11 @@ class FreeList {
   }
 
  private:
-  static constexpr unsigned kUnit = 9;     // sizes are multiples of 512
-  static constexpr unsigned kSub = 5;      // 32 bins an octave
+  static constexpr unsigned kUnit = 9;  // sizes are multiples of 512
+  static constexpr unsigned kSub = 5;   // 32 bins an octave
   static constexpr unsigned kExact = 64;
   static constexpr unsigned kBins = kExact + 40 * 32;  // up to 2^54 bytes
-  static constexpr int kLook = 64;         // blocks of one bin that are compared
+  static constexpr int kLook = 64;                     // blocks of one bin that are compared
 
   static unsigned bin_of(size_t size) {
     uint64_t units = size >> kUnit;

@@ -22,11 +22,12 @@ enum Index {
 #define FL_SETTING_INDEX(name, environment, value, allowed, sentence) k_##name,
   FL_SETTINGS(FL_SETTING_INDEX)
 #undef FL_SETTING_INDEX
-  kCount
+      kCount
 };
 
 constexpr Setting kSettings[] = {
-#define FL_SETTING_ROW(name, environment, value, allowed, sentence) {#name, environment, value, allowed, sentence},
+#define FL_SETTING_ROW(name, environment, value, allowed, sentence) \
+  {#name, environment, value, allowed, sentence},
     FL_SETTINGS(FL_SETTING_ROW)
 #undef FL_SETTING_ROW
 };
@@ -120,8 +121,8 @@ std::string refusal(const Setting& s, const std::string& subject, const std::str
 
 struct State {
   std::mutex mutex;
-  std::string values[kCount];     // parsed
-  std::string refusals[kCount];   // of the environment's value, until something is set
+  std::string values[kCount];    // parsed
+  std::string refusals[kCount];  // of the environment's value, until something is set
 
   std::atomic<int> log_level{FL_LOG_WARNING};
   std::atomic<bool> fault_lines{false};
@@ -162,7 +163,8 @@ State& state() {
   static State* const s = [] {
     State* made = new State;
     // A child forked while another thread held the lock could never log.
-    pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); }, [] { state().mutex.unlock(); });
+    pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); },
+                   [] { state().mutex.unlock(); });
     for (const std::string& text : made->refusals)
       if (!text.empty()) write_log(made->values[k_log_file], FL_LOG_ERROR, text + "; the default is used");
     return made;
@@ -211,7 +213,9 @@ bool fault_lines() noexcept { return state().fault_lines.load(std::memory_order_
 Fallback fallback_policy() noexcept { return state().fallback.load(std::memory_order_relaxed); }
 double sync_timeout_seconds() noexcept { return state().sync_timeout.load(std::memory_order_relaxed); }
 size_t max_split_bytes() noexcept { return state().max_split.load(std::memory_order_relaxed); }
-double garbage_collection_threshold() noexcept { return state().garbage_collection.load(std::memory_order_relaxed); }
+double garbage_collection_threshold() noexcept {
+  return state().garbage_collection.load(std::memory_order_relaxed);
+}
 double memory_fraction_setting() noexcept { return state().memory_fraction.load(std::memory_order_relaxed); }
 
 void log(int level, const std::string& text) {

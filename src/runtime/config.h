@@ -10,20 +10,28 @@ namespace fl {
 
 // X(name, ENVIRONMENT, default, allowed, sentence)
 //   allowed: "a|b|c" a choice; "int>=0", "float>=0", "float 0..1", "text", "bool"
-#define FL_SETTINGS(X)                                                                              \
+#define FL_SETTINGS(X)                                                                                       \
   X(fallback, "FL_FALLBACK", "warn", "warn|error|quiet", "what an operator does that has to run on the CPU") \
-  X(fallback_allow, "FL_FALLBACK_ALLOW", "", "text", "operators that may fall back silently, comma-separated") \
-  X(fallback_deny, "FL_FALLBACK_DENY", "", "text", "operators that must not fall back, comma-separated") \
-  X(visible_devices, "FL_VISIBLE_DEVICES", "", "text", "devices to use, in this order: sim:1,sim:0; empty: all") \
-  X(chip_path, "FL_CHIP_PATH", "", "text", "chip libraries to load besides the installed ones, separated by ':'") \
-  X(cuda_view, "FL_CUDA_VIEW", "auto", "auto|1|0", "whether \"cuda\" means the chip; auto: if no NVIDIA device is usable") \
-  X(log, "FL_LOG", "warning", "error|warning|info|debug", "what is logged")                       \
-  X(log_file, "FL_LOG_FILE", "", "text", "log into this file, rotated at 10 MB, instead of stderr") \
-  X(fault_lines, "FL_FAULT_LINES", "0", "bool", "record the Python line of each launch, for the text of later faults") \
-  X(sync_timeout, "FL_SYNC_TIMEOUT", "0", "float>=0", "seconds after which waiting for a device is an error; 0: never") \
-  X(memory_fraction, "FL_MEMORY_FRACTION", "1", "float 0..1", "share of a device's memory that may be allocated") \
-  X(max_split_size_mb, "FL_MAX_SPLIT_SIZE_MB", "0", "int>=0", "cached blocks of this size or more are not split; 0: all are") \
-  X(garbage_collection_threshold, "FL_GARBAGE_COLLECTION_THRESHOLD", "0", "float 0..1", \
+  X(fallback_allow, "FL_FALLBACK_ALLOW", "", "text",                                                         \
+    "operators that may fall back silently, comma-separated")                                                \
+  X(fallback_deny, "FL_FALLBACK_DENY", "", "text", "operators that must not fall back, comma-separated")     \
+  X(visible_devices, "FL_VISIBLE_DEVICES", "", "text",                                                       \
+    "devices to use, in this order: sim:1,sim:0; empty: all")                                                \
+  X(chip_path, "FL_CHIP_PATH", "", "text",                                                                   \
+    "chip libraries to load besides the installed ones, separated by ':'")                                   \
+  X(cuda_view, "FL_CUDA_VIEW", "auto", "auto|1|0",                                                           \
+    "whether \"cuda\" means the chip; auto: if no NVIDIA device is usable")                                  \
+  X(log, "FL_LOG", "warning", "error|warning|info|debug", "what is logged")                                  \
+  X(log_file, "FL_LOG_FILE", "", "text", "log into this file, rotated at 10 MB, instead of stderr")          \
+  X(fault_lines, "FL_FAULT_LINES", "0", "bool",                                                              \
+    "record the Python line of each launch, for the text of later faults")                                   \
+  X(sync_timeout, "FL_SYNC_TIMEOUT", "0", "float>=0",                                                        \
+    "seconds after which waiting for a device is an error; 0: never")                                        \
+  X(memory_fraction, "FL_MEMORY_FRACTION", "1", "float 0..1",                                                \
+    "share of a device's memory that may be allocated")                                                      \
+  X(max_split_size_mb, "FL_MAX_SPLIT_SIZE_MB", "0", "int>=0",                                                \
+    "cached blocks of this size or more are not split; 0: all are")                                          \
+  X(garbage_collection_threshold, "FL_GARBAGE_COLLECTION_THRESHOLD", "0", "float 0..1",                      \
     "share of the memory limit from which cached memory is given back, the longest unused first; 0: never")
 
 struct Setting {
@@ -42,7 +50,7 @@ enum class Fallback { kWarn, kError, kQuiet };
 Fallback fallback_policy() noexcept;
 double sync_timeout_seconds() noexcept;
 double memory_fraction_setting() noexcept;
-size_t max_split_bytes() noexcept;            // SIZE_MAX: no limit
+size_t max_split_bytes() noexcept;  // SIZE_MAX: no limit
 double garbage_collection_threshold() noexcept;
 
 // Lines at or above the level go to stderr or the file: "torch-fl WARNING: text".

@@ -13,10 +13,10 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kMinBlock = 512;
-constexpr size_t kSmall = kMiB;              // the largest request of the small pool
+constexpr size_t kSmall = kMiB;  // the largest request of the small pool
 constexpr size_t kSmallSegment = 2 * kMiB;
 constexpr size_t kLargeSegment = 20 * kMiB;
-constexpr size_t kOwnSegment = 10 * kMiB;    // from here on a request gets its own
+constexpr size_t kOwnSegment = 10 * kMiB;  // from here on a request gets its own
 constexpr size_t kRoundSegment = 2 * kMiB;
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -45,7 +45,8 @@ Block* DeviceMemory::new_block() {
 
 Block* DeviceMemory::allocate(Stream& stream, size_t bytes) {
   // So large that rounding would wrap: no device has it.
-  size_t size = bytes > std::numeric_limits<size_t>::max() / 2 ? bytes / unit_ * unit_ : round_up(bytes, unit_);
+  size_t size =
+      bytes > std::numeric_limits<size_t>::max() / 2 ? bytes / unit_ * unit_ : round_up(bytes, unit_);
   bool large = size > kSmall;
   std::lock_guard<std::mutex> lock(mutex_);
   auto& lists = lists_[static_cast<size_t>(stream.id)];
@@ -110,7 +111,8 @@ Block* DeviceMemory::hand_out(Block* block, size_t size, size_t requested) {
 // The ladder: a new segment; free what is cached and big enough; free all that
 // is cached, waiting for the device; a segment of just the size.
 Block* DeviceMemory::make_segment(Stream& stream, size_t size, bool large) {
-  size_t just = large ? round_up(std::min(size, std::numeric_limits<size_t>::max() / 2), kRoundSegment) : size;
+  size_t just =
+      large ? round_up(std::min(size, std::numeric_limits<size_t>::max() / 2), kRoundSegment) : size;
   size_t usual = !large ? kSmallSegment : size < kOwnSegment ? kLargeSegment : just;
   collect_garbage(usual);
   if (Block* block = try_segment(stream, usual, large)) return block;
@@ -127,7 +129,8 @@ Block* DeviceMemory::make_segment(Stream& stream, size_t size, bool large) {
 }
 
 Block* DeviceMemory::try_segment(Stream& stream, size_t bytes, bool large) {
-  uint64_t largest = device_.properties.max_alloc ? device_.properties.max_alloc : device_.properties.total_memory;
+  uint64_t largest =
+      device_.properties.max_alloc ? device_.properties.max_alloc : device_.properties.total_memory;
   size_t reserved = static_cast<size_t>(stats_.reserved_bytes[kAggregate].current);
   if (bytes > largest || bytes > limit() || reserved > limit() - bytes) return nullptr;
   void* address = nullptr;
@@ -137,8 +140,8 @@ Block* DeviceMemory::try_segment(Stream& stream, size_t bytes, bool large) {
     return nullptr;
   }
   check(status, ("cannot allocate " + bytes_text(bytes) + " on " + device_.name).c_str());
-  auto segment = std::make_unique<Segment>(Segment{static_cast<char*>(address), bytes, &stream, new_block(), large,
-                                                   bytes >= max_split_bytes()});
+  auto segment = std::make_unique<Segment>(
+      Segment{static_cast<char*>(address), bytes, &stream, new_block(), large, bytes >= max_split_bytes()});
   Block* block = segment->first;
   block->address = segment->address;
   block->size = bytes;
@@ -163,19 +166,21 @@ std::string DeviceMemory::out_of_memory(size_t bytes) {
   bool known = device_.chip->memory.info(device_.local, &free_bytes, &total) == FL_OK;
   int64_t allocated = stats_.allocated_bytes[kAggregate].current;
   int64_t cached = stats_.reserved_bytes[kAggregate].current - allocated;
-  std::string text = device_.name + " out of memory. Tried to allocate " + bytes_text(bytes) + ". The device (" +
-                     device_.properties.name + ") has " + bytes_text(total) + " in total";
+  std::string text = device_.name + " out of memory. Tried to allocate " + bytes_text(bytes) +
+                     ". The device (" + device_.properties.name + ") has " + bytes_text(total) + " in total";
   if (known) text += ", of which " + bytes_text(free_bytes) + " are free";
-  text += ". This process has " + bytes_text(static_cast<uint64_t>(allocated)) + " allocated by PyTorch, and " +
-          bytes_text(static_cast<uint64_t>(cached)) + " reserved by PyTorch but unallocated";
+  text += ". This process has " + bytes_text(static_cast<uint64_t>(allocated)) +
+          " allocated by PyTorch, and " + bytes_text(static_cast<uint64_t>(cached)) +
+          " reserved by PyTorch but unallocated";
   if (limit() < total) {
     text += ". The memory fraction limits it to " + bytes_text(limit()) +
             " (FL_MEMORY_FRACTION, torch.cuda.set_per_process_memory_fraction)";
   }
   text += ". A smaller batch needs less";
   if (cached >= static_cast<int64_t>(bytes))
-    text += "; what is reserved but unallocated would be enough, and is in pieces: max_split_size_mb "
-            "(FL_MAX_SPLIT_SIZE_MB) can help";
+    text +=
+        "; what is reserved but unallocated would be enough, and is in pieces: max_split_size_mb "
+        "(FL_MAX_SPLIT_SIZE_MB) can help";
   return text + ".";
 }
 

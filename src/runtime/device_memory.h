@@ -37,9 +37,17 @@ class DeviceMemory {
   Block* empty() { return &empty_; }
 
  private:
-  struct StreamLists { FreeList small, large; };
-  struct Pending { Event event; Block* block; };
-  struct StreamEvents { Stream* stream; std::deque<Pending> pending; };
+  struct StreamLists {
+    FreeList small, large;
+  };
+  struct Pending {
+    Event event;
+    Block* block;
+  };
+  struct StreamEvents {
+    Stream* stream;
+    std::deque<Pending> pending;
+  };
 
   FreeList& list_of(const Block* block) { return list_of(*block->stream, block->segment->large); }
   FreeList& list_of(const Stream& stream, bool large) {
@@ -68,15 +76,15 @@ class DeviceMemory {
   Block* new_block();
 
   const Device& device_;
-  const size_t unit_;     // what sizes are rounded to
+  const size_t unit_;  // what sizes are rounded to
   std::mutex mutex_;
   MemoryStats stats_;
   std::array<std::unique_ptr<StreamLists>, kStreams> lists_;
   std::map<uintptr_t, std::unique_ptr<Segment>> segments_;  // by address
-  std::deque<StreamEvents> events_;  // of those streams that record_stream named
-  size_t pending_ = 0;    // events not passed, over all streams
+  std::deque<StreamEvents> events_;                         // of those streams that record_stream named
+  size_t pending_ = 0;                                      // events not passed, over all streams
   uint64_t frees_ = 0;
-  double fraction_ = -1;  // < 0: the setting
+  double fraction_ = -1;    // < 0: the setting
   Block* spare_ = nullptr;  // Block objects to use again, by `next`
   Block empty_;
 };

@@ -26,7 +26,8 @@ void DeviceMemory::defer(Block* block) noexcept {
     try {
       Event event(stream->device, false);
       event.record(*stream);
-      auto at = std::find_if(events_.begin(), events_.end(), [=](const StreamEvents& e) { return e.stream == stream; });
+      auto at = std::find_if(events_.begin(), events_.end(),
+                             [=](const StreamEvents& e) { return e.stream == stream; });
       StreamEvents& events = at == events_.end() ? events_.emplace_back(StreamEvents{stream, {}}) : *at;
       events.pending.push_back({std::move(event), block});
       ++block->events;
@@ -36,8 +37,9 @@ void DeviceMemory::defer(Block* block) noexcept {
       if (error && error->status() == FL_DEVICE_LOST) continue;  // nothing runs there any more
       // Without an event nobody knows when the block is free: it is given up.
       ++block->events;
-      log(FL_LOG_ERROR, bytes_text(block->size) + " of memory on " + device_.name + " are lost: no event for stream " +
-                            std::to_string(stream->id) + ", which uses them: " + e.what());
+      log(FL_LOG_ERROR, bytes_text(block->size) + " of memory on " + device_.name +
+                            " are lost: no event for stream " + std::to_string(stream->id) +
+                            ", which uses them: " + e.what());
     }
   }
 }
@@ -64,7 +66,9 @@ void DeviceMemory::finish_events() {
 
 std::vector<Block*> DeviceMemory::whole_blocks() {
   std::vector<Block*> whole;
-  auto add = [&](Block* block) { if (!block->is_split()) whole.push_back(block); };
+  auto add = [&](Block* block) {
+    if (!block->is_split()) whole.push_back(block);
+  };
   for (auto& lists : lists_) {
     if (!lists) continue;
     lists->small.each(add);
@@ -87,7 +91,8 @@ void DeviceMemory::release(std::vector<Block*>& whole) {
     }
     bool large = block->segment->large, oversize = block->segment->oversize;
     size_t bytes = block->size;
-    check(device_.chip->memory.free(device_.local, block->address), ("cannot free memory of " + device_.name).c_str());
+    check(device_.chip->memory.free(device_.local, block->address),
+          ("cannot free memory of " + device_.name).c_str());
     list_of(block).remove(block);
     segments_.erase(reinterpret_cast<uintptr_t>(block->address));
     block->next = spare_;
@@ -131,11 +136,14 @@ bool DeviceMemory::release_oversize(size_t bytes) {
 void DeviceMemory::collect_garbage(size_t bytes) {
   double threshold = garbage_collection_threshold();
   if (threshold <= 0) return;
-  double allowed = threshold * static_cast<double>(std::min<uint64_t>(limit(), device_.properties.total_memory));
-  double excess = static_cast<double>(stats_.reserved_bytes[kAggregate].current) + static_cast<double>(bytes) - allowed;
+  double allowed =
+      threshold * static_cast<double>(std::min<uint64_t>(limit(), device_.properties.total_memory));
+  double excess =
+      static_cast<double>(stats_.reserved_bytes[kAggregate].current) + static_cast<double>(bytes) - allowed;
   if (excess <= 0) return;
   std::vector<Block*> whole = whole_blocks();
-  std::sort(whole.begin(), whole.end(), [](const Block* a, const Block* b) { return a->freed_at < b->freed_at; });
+  std::sort(whole.begin(), whole.end(),
+            [](const Block* a, const Block* b) { return a->freed_at < b->freed_at; });
   size_t n = 0;
   for (; n < whole.size() && excess > 0; ++n) excess -= static_cast<double>(whole[n]->size);
   whole.resize(n);
@@ -206,16 +214,17 @@ void DeviceMemory::reset_peak_stats() {
 void DeviceMemory::snapshot(std::vector<SegmentInfo>& out) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [address, segment] : segments_) {
-    SegmentInfo info{device_.index, address, static_cast<int64_t>(segment->size), 0, 0, 0, segment->stream->id,
-                     segment->large, {}};
+    SegmentInfo info{
+        device_.index,  address, static_cast<int64_t>(segment->size), 0, 0, 0, segment->stream->id,
+        segment->large, {}};
     for (const Block* b = segment->first; b; b = b->next) {
       int64_t size = static_cast<int64_t>(b->size), requested = static_cast<int64_t>(b->requested);
       bool active = b->allocated || b->events;
       info.allocated_size += b->allocated ? size : 0;
       info.requested_size += b->allocated ? requested : 0;
       info.active_size += active ? size : 0;
-      info.blocks.push_back({reinterpret_cast<uintptr_t>(b->address), size, b->allocated ? requested : 0, b->allocated,
-                             active});
+      info.blocks.push_back({reinterpret_cast<uintptr_t>(b->address), size, b->allocated ? requested : 0,
+                             b->allocated, active});
     }
     out.push_back(std::move(info));
   }

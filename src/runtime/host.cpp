@@ -14,7 +14,10 @@ namespace {
 
 // The scratch memory of the launch that this thread is in.
 struct Scratch {
-  struct Held { Block* block; Stream* stream; };
+  struct Held {
+    Block* block;
+    Stream* stream;
+  };
   std::vector<Held> held;
   uint64_t tag = 0;
 
@@ -49,7 +52,8 @@ fl_status host_scratch(const fl_launch* launch, size_t bytes, void** out) noexce
   try {
     Stream* stream = launch ? launch_stream(*launch) : nullptr;
     if (!stream || !out || !bytes)
-      throw Error(FL_INVALID, "scratch() takes the fl_launch that the operator entry received, and a size above 0");
+      throw Error(FL_INVALID,
+                  "scratch() takes the fl_launch that the operator entry received, and a size above 0");
     if (scratch.tag != launch->tag) scratch.release();
     scratch.tag = launch->tag;
     scratch.held.reserve(scratch.held.size() + 1);

@@ -82,7 +82,10 @@ std::string shapes_text(const Copy& c) {
     int ndim = static_cast<int>(header >> 8 & 0xff);
     for (int d = 0; d < ndim && i < kHalves; ++d) {
       text += d ? ", " : "";
-      if (d == kMaxShown) { text += "…"; break; }
+      if (d == kMaxShown) {
+        text += "…";
+        break;
+      }
       uint32_t size = c.half(i++);
       text += size == UINT32_MAX ? ">=4294967295" : std::to_string(size);
     }
@@ -103,7 +106,8 @@ std::string text_of(const Copy& c) {
 }  // namespace
 
 Op::Op(const char* text) : name(text), next(ops.load(std::memory_order_relaxed)) {
-  while (!ops.compare_exchange_weak(next, this, std::memory_order_release, std::memory_order_relaxed)) {}
+  while (!ops.compare_exchange_weak(next, this, std::memory_order_release, std::memory_order_relaxed)) {
+  }
 }
 
 Op* first_op() noexcept { return ops.load(std::memory_order_acquire); }
@@ -157,7 +161,8 @@ std::string describe_launch(uint64_t tag) {
   Copy c;
   if (!tag) return "an operator that the chip does not name";
   if (read(tag, c)) return text_of(c);
-  return "launch " + std::to_string(tag) + ", which is no longer recorded (the last " + std::to_string(kRing) + " are)";
+  return "launch " + std::to_string(tag) + ", which is no longer recorded (the last " +
+         std::to_string(kRing) + " are)";
 }
 
 std::string describe_last_launches(const Stream& stream, int n) {

@@ -18,15 +18,16 @@ namespace fl {
 // One operator of PyTorch and how often it ran in which way.  Objects are
 // static, register themselves, and live for ever.
 struct Op {
-  explicit Op(const char* name);                 // "aten::add"; the text must live for ever
+  explicit Op(const char* name);  // "aten::add"; the text must live for ever
   const char* const name;
   std::atomic<uint64_t> native{0}, composed{0}, fallback{0};
   std::atomic<uint64_t> fallback_bytes{0}, fallback_ns{0};
-  std::atomic<const char*> first_call_site{nullptr};  // of the first fallback; "file.py:12"; leaked on purpose
+  std::atomic<const char*> first_call_site{
+      nullptr};  // of the first fallback; "file.py:12"; leaked on purpose
   Op* next;
 };
-Op* first_op() noexcept;                         // head of the list of all
-Op& find_op(const std::string& name);            // made on demand; takes a lock
+Op* first_op() noexcept;               // head of the list of all
+Op& find_op(const std::string& name);  // made on demand; takes a lock
 
 // Record a launch on the stream and return the ABI's view of it.
 fl_launch make_launch(const Op& op, Stream& stream, const fl_tensor* const* tensors, int n_tensors) noexcept;
@@ -45,7 +46,9 @@ std::string line_hint(uint64_t tag);
 // two fields of the stream.
 class LaunchScope {
  public:
-  explicit LaunchScope(Stream& stream) : stream_(stream) { if (stream_.serial) stream_.serial->lock(); }
+  explicit LaunchScope(Stream& stream) : stream_(stream) {
+    if (stream_.serial) stream_.serial->lock();
+  }
   ~LaunchScope() {
     if (stream_.scratch.load(std::memory_order_relaxed)) release_scratch();
     if (stream_.serial) stream_.serial->unlock();

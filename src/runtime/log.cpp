@@ -22,7 +22,9 @@ constexpr int kBackups = 3;  // file.1 is the newest
 class File {
  public:
   explicit File(int fd) : fd_(fd) {}
-  ~File() { if (fd_ >= 0) close(fd_); }
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   int fd() const { return fd_; }
@@ -57,7 +59,8 @@ bool write_file(const std::string& file, const std::string& line) {
       if (errno != EINTR) return false;
     struct stat opened, named;
     if (fstat(f.fd(), &opened) != 0) return false;
-    if (stat(file.c_str(), &named) != 0 || named.st_ino != opened.st_ino || named.st_dev != opened.st_dev) continue;
+    if (stat(file.c_str(), &named) != 0 || named.st_ino != opened.st_ino || named.st_dev != opened.st_dev)
+      continue;
     if (S_ISREG(opened.st_mode) && opened.st_size > 0 &&
         opened.st_size + static_cast<off_t>(line.size()) > kLogBytes) {
       rotate(file);
@@ -73,13 +76,18 @@ bool write_file(const std::string& file, const std::string& line) {
 void write_log(const std::string& file, int level, const std::string& text) noexcept {
   static constexpr const char* kLevels[] = {"ERROR", "WARNING", "INFO", "DEBUG"};
   try {
-    std::string line = std::string("torch-fl ") + kLevels[level < 0 ? 0 : level > 3 ? 3 : level] + ": " + text;
+    std::string line = std::string("torch-fl ") +
+                       kLevels[level < 0   ? 0
+                               : level > 3 ? 3
+                                           : level] +
+                       ": " + text;
     for (char& c : line)
       if (c == '\n' || c == '\r') c = ' ';
     line += '\n';
     if (!file.empty() && write_file(file, line)) return;
     if (!file.empty())
-      write_all(STDERR_FILENO, "torch-fl ERROR: cannot write to FL_LOG_FILE " + file + ": " + strerror(errno) + "\n");
+      write_all(STDERR_FILENO,
+                "torch-fl ERROR: cannot write to FL_LOG_FILE " + file + ": " + strerror(errno) + "\n");
     write_all(STDERR_FILENO, line);
   } catch (const std::exception& e) {
     // Only memory can run out here; the words themselves need none.

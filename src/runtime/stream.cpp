@@ -32,8 +32,9 @@ thread_local int32_t device_now = 0;
 thread_local std::array<Stream*, kMaxDevices> stream_now{};
 
 [[noreturn]] void throw_bad_fork() {
-  throw Error(FL_FAILED, "cannot use a device in a forked process: its parent had started the device, and a device "
-                         "does not survive a fork; use multiprocessing's start method \"spawn\"");
+  throw Error(FL_FAILED,
+              "cannot use a device in a forked process: its parent had started the device, and a device "
+              "does not survive a fork; use multiprocessing's start method \"spawn\"");
 }
 
 Stream& create_stream(int32_t index, int64_t id) {
@@ -45,8 +46,10 @@ Stream& create_stream(int32_t index, int64_t id) {
   std::lock_guard<std::mutex> lock(create_mutex);
   std::atomic<Stream*>& place = all_streams[index].streams[id];
   if (Stream* s = place.load(std::memory_order_acquire)) return *s;
-  auto made = std::unique_ptr<Stream>(new Stream{index, d.local, id > kPool ? -1 : 0, id, d.chip, nullptr, d.serial});
-  check(d.chip->stream.create(d.local, made->priority, &made->handle), ("cannot make a stream on " + d.name).c_str());
+  auto made =
+      std::unique_ptr<Stream>(new Stream{index, d.local, id > kPool ? -1 : 0, id, d.chip, nullptr, d.serial});
+  check(d.chip->stream.create(d.local, made->priority, &made->handle),
+        ("cannot make a stream on " + d.name).c_str());
   place.store(made.get(), std::memory_order_release);
   return *made.release();
 }
@@ -57,9 +60,7 @@ int64_t timeout_ns() {
   return static_cast<int64_t>(seconds * 1e9) + 1;
 }
 
-std::string name_of(const Stream& s) {
-  return device(s.device).name + ", stream " + std::to_string(s.id);
-}
+std::string name_of(const Stream& s) { return device(s.device).name + ", stream " + std::to_string(s.id); }
 
 // Takes all faults of the stream; the Error is about the oldest.  `status` is
 // what the chip returned, for a chip that has no fault to show.
@@ -72,8 +73,7 @@ Error take_faults(Stream& s, fl_status status) {
     if (faults == 0) first = next;
     if (next.status == FL_DEVICE_LOST) break;
   }
-  if (!faults)
-    return Error(status, name_of(s) + ": " + (said.empty() ? status_text(status) : said));
+  if (!faults) return Error(status, name_of(s) + ": " + (said.empty() ? status_text(status) : said));
   first.text[sizeof first.text - 1] = 0;
   std::string text = *first.text ? first.text : status_text(first.status);
   text += " in " + describe_launch(first.tag);
@@ -255,8 +255,8 @@ Event& Event::operator=(Event&& from) noexcept {
 void Event::record(Stream& s) {
   if (forked()) throw_bad_fork();
   if (s.device != device_)
-    throw Error(FL_INVALID, "an event of " + fl::device(device_).name + " cannot be recorded on a stream of " +
-                                fl::device(s.device).name);
+    throw Error(FL_INVALID, "an event of " + fl::device(device_).name +
+                                " cannot be recorded on a stream of " + fl::device(s.device).name);
   check(chip_->stream.event_record(handle_, s.handle), "cannot record an event");
   recorded_on_ = &s;
 }
@@ -300,8 +300,7 @@ double Event::elapsed_ms(const Event& end) const {
   if (forked()) throw_bad_fork();
   if (!timing_ || !end.timing_)
     throw Error(FL_INVALID, "elapsed time needs events made with timing (enable_timing=True)");
-  if (!recorded_on_ || !end.recorded_on_)
-    throw Error(FL_INVALID, "elapsed time needs both events recorded");
+  if (!recorded_on_ || !end.recorded_on_) throw Error(FL_INVALID, "elapsed time needs both events recorded");
   if (chip_ != end.chip_ || device_ != end.device_)
     throw Error(FL_INVALID, "elapsed time between events of " + fl::device(device_).name + " and " +
                                 fl::device(end.device_).name);

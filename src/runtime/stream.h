@@ -20,27 +20,27 @@ struct Stream {
   int64_t id;
   const Chip* chip;
   fl_stream handle;
-  std::mutex* serial;  // Device::serial
+  std::mutex* serial;               // Device::serial
   std::atomic<int32_t> scratch{0};  // blocks that running launches hold (launch.h)
 };
 
-int32_t current_device() noexcept;            // starts no device
-void set_device(int32_t index);               // checked: throws Error for a bad index
-int32_t exchange_device(int32_t index);       // checked, except -1, which does nothing
+int32_t current_device() noexcept;       // starts no device
+void set_device(int32_t index);          // checked: throws Error for a bad index
+int32_t exchange_device(int32_t index);  // checked, except -1, which does nothing
 
-Stream& stream(int32_t device, int64_t id);   // opens the device on first use
+Stream& stream(int32_t device, int64_t id);  // opens the device on first use
 Stream& current_stream(int32_t device);
-Stream& exchange_stream(Stream& next);        // returns the previous current one of next.device
+Stream& exchange_stream(Stream& next);                    // returns the previous current one of next.device
 Stream& pool_stream(int32_t device, bool high_priority);  // round robin
 
 // Wait for the stream's work.  Throws the stream's oldest fault, described by
 // launch.h, or, when the setting sync_timeout passes, an Error that names the
 // operator that is still running.  Forgets the fault: the process goes on.
 void synchronize(Stream& stream);
-void synchronize_device(int32_t device);      // each stream that exists
+void synchronize_device(int32_t device);                       // each stream that exists
 Stream* existing_stream(int32_t device, int64_t id) noexcept;  // null: never used
-constexpr int64_t kStreams = 65;              // ids are below
-bool query(Stream& stream);                   // true: nothing queued; throws faults
+constexpr int64_t kStreams = 65;                               // ids are below
+bool query(Stream& stream);                                    // true: nothing queued; throws faults
 
 // Reusable; not thread-safe itself.  Cross-chip waits go through the host.
 class Event {
@@ -49,15 +49,15 @@ class Event {
   ~Event();
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;
-  void record(Stream& stream);      // the stream must be of the event's device
-  void block(Stream& stream);       // the stream waits for the event
+  void record(Stream& stream);  // the stream must be of the event's device
+  void block(Stream& stream);   // the stream waits for the event
   bool query() const;
-  void synchronize() const;         // throws the fault of the stream it was recorded on
+  void synchronize() const;  // throws the fault of the stream it was recorded on
   double elapsed_ms(const Event& end) const;
   // For the allocator: has the recorded work ended, well or not?  Faults stay
   // with the stream, for the user to see.
   bool passed() const;
-  void wait() const;                // throws when sync_timeout passes
+  void wait() const;  // throws when sync_timeout passes
   int32_t device() const noexcept { return device_; }
   fl_event handle() const noexcept { return handle_; }
 

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "fl/ops.h"
 
+// clang-format off: a table
 #define SIZE(type, bytes) static_assert(sizeof(type) == bytes, #type " has changed its size")
 #define AT(type, member, offset) static_assert(offsetof(type, member) == offset, #type "." #member " has moved")
 #define VALUE(name, number) static_assert(name == number, #name " has changed its value")

@@ -69,14 +69,16 @@ void check_books() {
     }
     CHECK(next == segment.address + static_cast<uintptr_t>(segment.total_size));
   }
-  CHECK(reserved == now(s.reserved_bytes) && allocated == now(s.allocated_bytes) && active == now(s.active_bytes));
+  CHECK(reserved == now(s.reserved_bytes) && allocated == now(s.allocated_bytes) &&
+        active == now(s.active_bytes));
   CHECK(requested == now(s.requested_bytes) && blocks == now(s.allocation));
   CHECK_THAT(splits == now(s.inactive_split) && split_bytes == now(s.inactive_split_bytes),
              "%lld free parts of %lld bytes, counted %lld of %lld", static_cast<long long>(splits),
              static_cast<long long>(split_bytes), static_cast<long long>(now(s.inactive_split)),
              static_cast<long long>(now(s.inactive_split_bytes)));
-  for (const fl::StatArray* a : {&s.allocation, &s.active, &s.segment, &s.inactive_split, &s.allocated_bytes,
-                                 &s.reserved_bytes, &s.active_bytes, &s.inactive_split_bytes, &s.requested_bytes}) {
+  for (const fl::StatArray* a :
+       {&s.allocation, &s.active, &s.segment, &s.inactive_split, &s.allocated_bytes, &s.reserved_bytes,
+        &s.active_bytes, &s.inactive_split_bytes, &s.requested_bytes}) {
     CHECK((*a)[0].current == (*a)[1].current + (*a)[2].current);
     for (const fl::Stat& stat : *a) CHECK(stat.peak >= stat.current && stat.current >= 0);
   }
@@ -85,13 +87,16 @@ void check_books() {
 void sizes_are_rounded() {
   start_clean();
   Stream& s = fl::current_stream(0);
-  struct { size_t bytes; int64_t block, segment; } rows[] = {
+  struct {
+    size_t bytes;
+    int64_t block, segment;
+  } rows[] = {
       {1, 512, 2 * kMiB},
       {513, 1024, 2 * kMiB},
       {kMiB, kMiB, 2 * kMiB},
       {kMiB + 1, kMiB + 512, 20 * kMiB},
       {10 * kMiB - 1, 10 * kMiB, 10 * kMiB},
-      {11 * kMiB, 12 * kMiB, 12 * kMiB},             // the rest is too little to split off
+      {11 * kMiB, 12 * kMiB, 12 * kMiB},  // the rest is too little to split off
       {12 * kMiB + kMiB / 2, 12 * kMiB + kMiB / 2, 14 * kMiB},
   };
   for (auto& row : rows) {
@@ -177,7 +182,8 @@ void addresses_are_found() {
   CHECK(fl::find_block(at(a)) == a && fl::find_block(at(a) + 1023, &index) == a && index == 0);
   CHECK(fl::find_block(at(b)) == b);
   char* past = at(b) + 1024;
-  CHECK(fl::find_block(past) == nullptr && fl::find_block(&index) == nullptr && fl::find_block(nullptr) == nullptr);
+  CHECK(fl::find_block(past) == nullptr && fl::find_block(&index) == nullptr &&
+        fl::find_block(nullptr) == nullptr);
   char* was = at(a);
   fl::free(a);
   CHECK(fl::find_block(was) == nullptr);
@@ -257,8 +263,9 @@ void exhaustion_is_explained_and_survived() {
   Block* kept = fl::allocate(s, 30 * kMiB);
   Block* cached = fl::allocate(t, 20 * kMiB);
   fl::free(cached);
-  CHECK_ERROR(fl::allocate(s, 40 * kMiB), FL_OUT_OF_MEMORY, "sim:0 out of memory", "Tried to allocate 40.00 MiB",
-              "64.00 MiB in total", "34.00 MiB are free", "30.00 MiB allocated by PyTorch", "0 bytes reserved");
+  CHECK_ERROR(fl::allocate(s, 40 * kMiB), FL_OUT_OF_MEMORY, "sim:0 out of memory",
+              "Tried to allocate 40.00 MiB", "64.00 MiB in total", "34.00 MiB are free",
+              "30.00 MiB allocated by PyTorch", "0 bytes reserved");
   CHECK(stats().num_ooms == 1 && stats().num_alloc_retries == 1);
   // What another stream had cached was given back for it.
   Block* rest = fl::allocate(s, 34 * kMiB);
@@ -325,7 +332,7 @@ void exhaustion_waits_for_other_streams() {
 void the_fraction_limits() {
   start_clean();
   Stream& s = fl::current_stream(0);
-    fl::set_memory_fraction(0, 0.5);
+  fl::set_memory_fraction(0, 0.5);
   CHECK(fl::memory_fraction(0) == 0.5);
   CHECK_ERROR(fl::allocate(s, 33 * kMiB), FL_OUT_OF_MEMORY, "32.00 MiB", "FL_MEMORY_FRACTION");
   fl::set_memory_fraction(0, 0.25);
@@ -335,7 +342,8 @@ void the_fraction_limits() {
   fl::set_memory_fraction(0, 1);
   a = fl::allocate(s, 33 * kMiB);
   fl::free(a);
-  for (double bad : {-0.1, 1.1, std::nan("")}) CHECK_ERROR(fl::set_memory_fraction(0, bad), FL_INVALID, "from 0 to 1");
+  for (double bad : {-0.1, 1.1, std::nan("")})
+    CHECK_ERROR(fl::set_memory_fraction(0, bad), FL_INVALID, "from 0 to 1");
   CHECK_ERROR(fl::set_memory_fraction(5, 0.5), FL_INVALID, "no device 5");
 }
 
@@ -357,7 +365,8 @@ void blocks_beyond_max_split_stay_whole() {
   CHECK(at(c) == address && fl::size(c) == 24 * kMiB);
   fl::free(c);
   Block* d = fl::allocate(s, 30 * kMiB);  // a's segment is given back for it, and nothing else
-  CHECK(stats().num_sync_all_streams == 0 && stats().num_device_free == 1 && stats().oversize_segments.current == 1);
+  CHECK(stats().num_sync_all_streams == 0 && stats().num_device_free == 1 &&
+        stats().oversize_segments.current == 1);
   fl::set_setting("max_split_size_mb", "0");
   fl::free(b);
   fl::free(d);
@@ -386,16 +395,23 @@ void garbage_goes_oldest_first() {
 void random_use_keeps_the_books(unsigned seed, int rounds) {
   start_clean();
   std::mt19937 random(seed);
-  struct Live { Block* block; size_t bytes; };
+  struct Live {
+    Block* block;
+    size_t bytes;
+  };
   std::map<char*, Live> live;
   size_t sum = 0;
   for (int i = 0; i < rounds; ++i) {
     bool full = sum > 24 * kMiB;
     if (live.empty() || (!full && random() % 5 < 3)) {
-      size_t bytes = random() % 4 ? random() % 20000 : random() % 4 ? random() % (2 * kMiB) : random() % (12 * kMiB);
+      size_t bytes = random() % 4   ? random() % 20000
+                     : random() % 4 ? random() % (2 * kMiB)
+                                    : random() % (12 * kMiB);
       Stream& s = fl::stream(0, random() % 3);
       Block* b = nullptr;
-      if (error_of([&] { b = fl::allocate(s, bytes + 1); })) {  // in too many pieces: that happens, and harms nothing
+      if (error_of([&] {
+            b = fl::allocate(s, bytes + 1);
+          })) {  // in too many pieces: that happens, and harms nothing
         check_books();
         for (auto l = live.begin(); l != live.end(); l = live.erase(l)) fl::free(l->second.block);
         sum = 0;
@@ -465,12 +481,13 @@ void costs() {
     for (int k = 0; k < 3; ++k) {
       auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < 2000; ++i) fl::free(fl::allocate(s, sizes[k]));
-      double ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 2000;
+      double ns =
+          std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 2000;
       best[k] = std::min(best[k], ns);
     }
   for (size_t i = 1; i < model.size(); i += 2) fl::free(model[i]);
-  printf("allocate and free from cache: %.0f ns (1 KiB), %.0f ns (64 KiB), %.0f ns (6 MiB)\n", best[0], best[1],
-         best[2]);
+  printf("allocate and free from cache: %.0f ns (1 KiB), %.0f ns (64 KiB), %.0f ns (6 MiB)\n", best[0],
+         best[1], best[2]);
   if (kMeasure)
     for (double ns : best) CHECK_THAT(ns < 400, "%g ns; the budget is 150, on a quiet machine", ns);
 }

@@ -50,7 +50,8 @@ void a_bad_environment_is_reported_once_and_refused() {
 void bad_values_are_refused_by_name() {
   CHECK_ERROR(fl::setting("colour"), FL_INVALID, "\"colour\"", "fallback", "sync_timeout");
   CHECK_ERROR(fl::set_setting("colour", "1"), FL_INVALID, "\"colour\"");
-  CHECK_ERROR(fl::set_setting("log", "loud"), FL_INVALID, "setting log", "\"loud\"", "error, warning, info, debug");
+  CHECK_ERROR(fl::set_setting("log", "loud"), FL_INVALID, "setting log", "\"loud\"",
+              "error, warning, info, debug");
   CHECK_ERROR(fl::set_setting("fault_lines", "maybe"), FL_INVALID, "fault_lines", "true, false");
   CHECK_ERROR(fl::set_setting("sync_timeout", "-1"), FL_INVALID, "sync_timeout", "not negative");
   CHECK_ERROR(fl::set_setting("sync_timeout", "nan"), FL_INVALID, "sync_timeout");
@@ -75,7 +76,8 @@ void the_table_is_whole() {
   for (const fl::Setting& s : fl::settings()) {
     CHECK_THAT(std::string(s.environment).rfind("FL_", 0) == 0, "%s", s.name);
     std::string before = error_of([&] { fl::setting(s.name); }) ? "" : fl::setting(s.name);
-    CHECK_THAT(!error_of([&] { fl::set_setting(s.name, s.fallback_value); }), "the default of %s is refused", s.name);
+    CHECK_THAT(!error_of([&] { fl::set_setting(s.name, s.fallback_value); }), "the default of %s is refused",
+               s.name);
     CHECK(fl::setting(s.name) == s.fallback_value);
     fl::set_setting(s.name, before);
   }
@@ -103,7 +105,9 @@ void files_turn_at_10_mb() {
   auto write = [&] {
     std::vector<std::thread> threads;
     for (int t = 0; t < kThreads / 2; ++t)
-      threads.emplace_back([&] { for (int i = 0; i < kLines / kThreads; ++i) fl::log(FL_LOG_ERROR, line); });
+      threads.emplace_back([&] {
+        for (int i = 0; i < kLines / kThreads; ++i) fl::log(FL_LOG_ERROR, line);
+      });
     for (std::thread& t : threads) t.join();
   };
   pid_t child = fork();
@@ -118,7 +122,8 @@ void files_turn_at_10_mb() {
   int64_t lines = 0, each = static_cast<int64_t>(line.size() + std::string("torch-fl ERROR: \n").size());
   for (const char* suffix : {"", ".1", ".2", ".3"}) {
     int64_t bytes = size_of(file + suffix);
-    CHECK_THAT(bytes <= 10 << 20 && (bytes < 0 || bytes % each == 0), "%s: %lld bytes", suffix, static_cast<long long>(bytes));
+    CHECK_THAT(bytes <= 10 << 20 && (bytes < 0 || bytes % each == 0), "%s: %lld bytes", suffix,
+               static_cast<long long>(bytes));
     lines += bytes > 0 ? bytes / each : 0;
   }
   CHECK_THAT(lines == kLines, "%lld lines", static_cast<long long>(lines));
@@ -130,7 +135,9 @@ void files_turn_at_10_mb() {
 
 void a_forked_child_can_log_and_read_settings() {
   std::atomic<bool> stop{false};
-  std::thread busy([&] { while (!stop) fl::set_setting("fallback_allow", "aten::sort"); });
+  std::thread busy([&] {
+    while (!stop) fl::set_setting("fallback_allow", "aten::sort");
+  });
   for (int i = 0; i < 50; ++i) {
     pid_t child = fork();
     if (child == 0) {

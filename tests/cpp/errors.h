@@ -17,7 +17,9 @@ inline std::optional<fl::Error> error_of(const std::function<void()>& code) {
   return {};
 }
 
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // The code throws an Error of the status, and its text has all the parts.
 #define CHECK_ERROR(code, wanted, ...)                                                            \

@@ -44,15 +44,18 @@ void repeated_instructions_are_made_once() {
   Value x = b.load(0, FL_F32), again = b.load(0, FL_F32);
   CHECK(x.id == again.id);
   CHECK(b.scalar(0, FL_F32).id == b.scalar(0, FL_F32).id);
-  CHECK(b.constant(2, FL_F32).id == b.constant(2, FL_F32).id && b.constant(2, FL_F32).id != b.constant(-2, FL_F32).id);
+  CHECK(b.constant(2, FL_F32).id == b.constant(2, FL_F32).id &&
+        b.constant(2, FL_F32).id != b.constant(-2, FL_F32).id);
   CHECK(b.constant(0.0, FL_F32).id != b.constant(-0.0, FL_F32).id);
   CHECK(b.cast(x, FL_F32).id == x.id && b.cast(x, FL_I64).type == FL_I64);
 }
 
 void register_types() {
-  struct { int dtype, reg; } rows[] = {{FL_BOOL, FL_BOOL}, {FL_U8, FL_I32}, {FL_I16, FL_I32}, {FL_U32, FL_I64},
-                                       {FL_U64, FL_I64},   {FL_F16, FL_F32}, {FL_BF16, FL_F32}, {FL_F64, FL_F64},
-                                       {FL_C32, FL_C64},   {FL_C128, FL_C128}, {FL_F8_E4M3FN, FL_NONE}, {FL_NONE, FL_NONE}};
+  struct {
+    int dtype, reg;
+  } rows[] = {{FL_BOOL, FL_BOOL}, {FL_U8, FL_I32},    {FL_I16, FL_I32},        {FL_U32, FL_I64},
+              {FL_U64, FL_I64},   {FL_F16, FL_F32},   {FL_BF16, FL_F32},       {FL_F64, FL_F64},
+              {FL_C32, FL_C64},   {FL_C128, FL_C128}, {FL_F8_E4M3FN, FL_NONE}, {FL_NONE, FL_NONE}};
   for (auto& row : rows) CHECK_THAT(fl::register_type(row.dtype) == row.reg, "dtype %d", row.dtype);
 }
 
@@ -110,15 +113,27 @@ int64_t run(const fl_program* p, int64_t input, int bits) {
     const fl_instr& c = p->code[i];
     auto u = [&](uint16_t id) { return static_cast<uint64_t>(v[id]); };
     switch (c.op) {
-      case FL_OP_LOAD: v[i] = wrap(input); break;
-      case FL_OP_CONST:
-        v[i] = wrap(static_cast<int64_t>(c.a | uint64_t{c.b} << 16 | uint64_t{c.c} << 32 | uint64_t{c.reserved} << 48));
+      case FL_OP_LOAD:
+        v[i] = wrap(input);
         break;
-      case FL_OP_AND: v[i] = v[c.a] & v[c.b]; break;
-      case FL_OP_XOR: v[i] = v[c.a] ^ v[c.b]; break;
-      case FL_OP_SUB: v[i] = wrap(static_cast<int64_t>(u(c.a) - u(c.b))); break;
-      case FL_OP_STORE: stored = v[c.a]; break;
-      default: CHECK_THAT(false, "opcode %d", c.op);
+      case FL_OP_CONST:
+        v[i] = wrap(static_cast<int64_t>(c.a | uint64_t{c.b} << 16 | uint64_t{c.c} << 32 |
+                                         uint64_t{c.reserved} << 48));
+        break;
+      case FL_OP_AND:
+        v[i] = v[c.a] & v[c.b];
+        break;
+      case FL_OP_XOR:
+        v[i] = v[c.a] ^ v[c.b];
+        break;
+      case FL_OP_SUB:
+        v[i] = wrap(static_cast<int64_t>(u(c.a) - u(c.b)));
+        break;
+      case FL_OP_STORE:
+        stored = v[c.a];
+        break;
+      default:
+        CHECK_THAT(false, "opcode %d", c.op);
     }
   }
   return stored;
@@ -129,9 +144,10 @@ void narrow_is_storing_and_loading(uint8_t dtype, uint8_t reg, int bits) {
   Builder b;
   b.store(0, b.narrow(b.load(0, reg), dtype), reg);
   const fl_program* p = b.finish();
-  for (int64_t x : {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{127}, int64_t{128}, int64_t{255}, int64_t{256},
-                    int64_t{-128}, int64_t{-129}, int64_t{32768}, int64_t{65535}, int64_t{-32769}, int64_t{2147483647},
-                    int64_t{2147483648}, int64_t{4294967295}, int64_t{-2147483648}, INT64_MAX, INT64_MIN}) {
+  for (int64_t x :
+       {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{127}, int64_t{128}, int64_t{255}, int64_t{256},
+        int64_t{-128}, int64_t{-129}, int64_t{32768}, int64_t{65535}, int64_t{-32769}, int64_t{2147483647},
+        int64_t{2147483648}, int64_t{4294967295}, int64_t{-2147483648}, INT64_MAX, INT64_MIN}) {
     int64_t given = bits == 32 ? static_cast<int32_t>(x) : x;
     int64_t got = run(p, given, bits);
     CHECK_THAT(got == static_cast<int64_t>(static_cast<Narrow>(given)), "dtype %d of %lld is %lld", dtype,

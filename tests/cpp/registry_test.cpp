@@ -27,7 +27,10 @@ std::string reason_of(const std::string& path) {
 }
 
 void refusals_have_reasons() {
-  struct Case { std::string path; std::vector<const char*> parts; };
+  struct Case {
+    std::string path;
+    std::vector<const char*> parts;
+  };
   std::string text_file = "/tmp/fl_not_a_library." + std::to_string(getpid());
   std::ofstream(text_file) << "this is no library\n";
   const Case cases[] = {
@@ -101,10 +104,12 @@ void order_is_stable() {
   std::string all = names();
   CHECK(fl::loaded());
   // Real before software, then by name, then by identity: 2 before 10.
-  CHECK_THAT(all == "older:0 sim:0 sim:1 sim:2 sim:3 sim:4 sim:5 sim:6 sim:7 sim:8 sim:9 sim:10 sim:11 template:0",
-             "%s", all.c_str());
+  CHECK_THAT(
+      all == "older:0 sim:0 sim:1 sim:2 sim:3 sim:4 sim:5 sim:6 sim:7 sim:8 sim:9 sim:10 sim:11 template:0",
+      "%s", all.c_str());
   for (const fl::Device& d : fl::devices())
-    if (d.chip->name == "sim") CHECK_THAT(d.name == "sim:" + std::to_string(d.local), "%s is %d", d.name.c_str(), d.local);
+    if (d.chip->name == "sim")
+      CHECK_THAT(d.name == "sim:" + std::to_string(d.local), "%s is %d", d.name.c_str(), d.local);
   CHECK(fl::find_device("sim") == 1 && fl::find_device("sim:3") == 4 && fl::find_device("template") == 13);
   CHECK(fl::find_device("cuda") == -1 && fl::find_device("") == -1);
   CHECK_ERROR(fl::find_device("sim:12"), FL_INVALID, "sim:12", "sim:11");
@@ -126,7 +131,8 @@ void visible_devices_choose_and_order() {
   CHECK_THAT(all == "template:0 sim:2 sim:0", "%s", all.c_str());
   CHECK(fl::find_device("sim") == 1);
   CHECK_ERROR(fl::find_device("sim:1"), FL_INVALID, "sim:1", "among FL_VISIBLE_DEVICES", "sim:2");
-  CHECK_ERROR(fl::set_setting("visible_devices", "sim:1"), FL_INVALID, "visible_devices", "before the first use");
+  CHECK_ERROR(fl::set_setting("visible_devices", "sim:1"), FL_INVALID, "visible_devices",
+              "before the first use");
 }
 
 void bad_visible_devices_are_refused_until_set_right() {
@@ -156,8 +162,8 @@ void broken_chips_cost_only_themselves() {
   CHECK(refused(kTemplate).empty());  // twice the same file is one chip
   std::string boards = refused(chip("broken_bad_devices"));
   CHECK_THAT(contains(boards, "device 1 is not used: its alignment is 3"), "%s", boards.c_str());
-  CHECK_THAT(contains(boards, "device 3 is not used: device.properties failed: the board does not answer"), "%s",
-             boards.c_str());
+  CHECK_THAT(contains(boards, "device 3 is not used: device.properties failed: the board does not answer"),
+             "%s", boards.c_str());
   CHECK_THAT(contains(boards, "device 4 is not used: it has the identity of device 0"), "%s", boards.c_str());
 }
 
@@ -175,7 +181,8 @@ void finder_adds_chips() {
 
 void a_failing_finder_is_reported() {
   set_paths({FL_TEST_SIM});
-  fl::set_chip_finder([]() -> std::vector<std::string> { throw std::runtime_error("entry point fell over"); });
+  fl::set_chip_finder(
+      []() -> std::vector<std::string> { throw std::runtime_error("entry point fell over"); });
   CHECK(names() == "sim:0");
   REQUIRE(fl::refusals().size() == 1);
   CHECK(contains(fl::refusals()[0].reason, "entry point fell over"));

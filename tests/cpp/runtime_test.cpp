@@ -158,8 +158,8 @@ void faults_name_the_launch() {
     Faults fail("kernel=transfer:2");
     copy();
     copy();
-    CHECK_ERROR(fl::synchronize(s), FL_FAILED, "test::copy on sim:0, stream 0: float32[1000]", "FL_FAULT_LINES=1",
-                "torch.fl.config.fault_lines = True");
+    CHECK_ERROR(fl::synchronize(s), FL_FAILED, "test::copy on sim:0, stream 0: float32[1000]",
+                "FL_FAULT_LINES=1", "torch.fl.config.fault_lines = True");
   }
   fl::synchronize(s);
   copy();
@@ -183,7 +183,10 @@ void faults_name_the_launch() {
   {
     Faults fail("kernel=transfer:1");
     copy();
-    while (!error_of([&] { if (fl::query(s)) abort(); })) std::this_thread::yield();
+    while (!error_of([&] {
+      if (fl::query(s)) abort();
+    }))
+      std::this_thread::yield();
     fl::synchronize(s);
   }
   {
@@ -235,7 +238,8 @@ void waiting_ends_at_the_limit() {
 void launches_are_described() {
   Stream& s = fl::current_stream(0);
   int64_t sizes[] = {64, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9}, big[] = {int64_t{1} << 40}, strides[11] = {};
-  fl_tensor matrix{nullptr, sizes, strides, 2, FL_BF16, 0, 0}, scalar{nullptr, nullptr, nullptr, 0, FL_I64, 0, 0};
+  fl_tensor matrix{nullptr, sizes, strides, 2, FL_BF16, 0, 0},
+      scalar{nullptr, nullptr, nullptr, 0, FL_I64, 0, 0};
   fl_tensor deep{nullptr, sizes, strides, 11, FL_F32, 0, 0}, huge{nullptr, big, strides, 1, FL_U8, 0, 0};
   const fl_tensor* all[] = {&matrix, &scalar, &huge, &deep, &matrix, &matrix, &matrix, &matrix};
   static fl::Op op("aten::mm");
@@ -280,9 +284,10 @@ void launches_race_with_readers() {
       const fl_tensor* tensors[] = {&x, &x};
       while (!stop) last = fl::make_launch(copy_op(), s, tensors, 2).tag;
     });
-  const std::set<std::string> possible = {"test::copy on sim:0, stream 0: float32[1], float32[1]",
-                                          "test::copy on sim:0, stream 0: float32[2, 2], float32[2, 2]",
-                                          "test::copy on sim:0, stream 0: float32[3, 3, 3], float32[3, 3, 3]"};
+  const std::set<std::string> possible = {
+      "test::copy on sim:0, stream 0: float32[1], float32[1]",
+      "test::copy on sim:0, stream 0: float32[2, 2], float32[2, 2]",
+      "test::copy on sim:0, stream 0: float32[3, 3, 3], float32[3, 3, 3]"};
   int whole = 0;
   auto start = std::chrono::steady_clock::now();
   while (whole < 5000 && ns_since(start) < 30e9) {
