@@ -51,7 +51,8 @@ int main() {
   float memory[16];
 
   double call = best_ns([&] {
-    fl_tensor t[3] = {{memory, sizes, strides, 1, FL_F32, 0, 0}, {memory, sizes, strides, 1, FL_F32, 0, 0},
+    fl_tensor t[3] = {{memory, sizes, strides, 1, FL_F32, 0, 0},
+                      {memory, sizes, strides, 1, FL_F32, 0, 0},
                       {memory, sizes, strides, 1, FL_F32, 0, 0}};
     fl_pointwise_args args{program, t, t + 2, nullptr};
     const fl_tensor* seen[] = {&t[2], &t[0], &t[1]};

@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [--only REGEX] [--quick] [--out benchmarks/RESULTS.md]
 
-Prints ratios as it goes and writes the table itself.  Everything is measured in turns (ours, CPU, ours, CPU, …)
+Prints ratios as it goes and writes the table itself.  Everything is measured in turns (ours, CPU, ours, …)
 and the median of the ratios is reported, so that a noisy machine disturbs both alike.
 """
 
@@ -71,7 +71,13 @@ def small_operators(quick: bool) -> None:
         pairs = [(host_ns(calls["fl"], 4000), host_ns(calls["cpu"], 4000)) for _ in range(5 if quick else 15)]
         ratio = statistics.median(o / c for o, c in pairs)
         ours, theirs = (statistics.median(p[i] for p in pairs) for i in (0, 1))
-        row(f"host time, {name} of 16 elements", f"{ours:.0f} ns", f"{theirs:.0f} ns", f"{ratio:.2f}", "<= 1.5")
+        row(
+            f"host time, {name} of 16 elements",
+            f"{ours:.0f} ns",
+            f"{theirs:.0f} ns",
+            f"{ratio:.2f}",
+            "<= 1.5",
+        )
     torch.set_grad_enabled(True)
 
 
@@ -104,7 +110,13 @@ def training(name: str, make: Maker, bound: float, pairs: int) -> float:
         times.append((seconds["fl"], seconds["cpu"]))
     ratio = statistics.median(c / o for o, c in times)
     ours, theirs = (statistics.median(t[i] for t in times) for i in (0, 1))
-    row(name, f"{1e3 * ours:.0f} ms", f"{1e3 * theirs:.0f} ms", f"{ratio:.2f}", f">= {bound} of the throughput")
+    row(
+        name,
+        f"{1e3 * ours:.0f} ms",
+        f"{1e3 * theirs:.0f} ms",
+        f"{ratio:.2f}",
+        f">= {bound} of the throughput",
+    )
     row(f"{name}: first 5 losses differ by", f"{worst:.1e}", "", "", "<= 1e-4 relative")
     return ours
 
@@ -127,7 +139,13 @@ def memory(name: str, make: Maker) -> None:
     step().item()
     stats = torch.accelerator.memory_stats()
     reserved, live = stats["reserved_bytes.all.peak"], stats["requested_bytes.all.peak"]
-    row(f"{name}: peak memory", f"{reserved / 2**20:.0f} MiB", f"{live / 2**20:.0f} MiB", f"{reserved / live:.3f}", "<= 1.15")
+    row(
+        f"{name}: peak memory",
+        f"{reserved / 2**20:.0f} MiB",
+        f"{live / 2**20:.0f} MiB",
+        f"{reserved / live:.3f}",
+        "<= 1.15",
+    )
 
 
 def layer_share(step_seconds: float, make: Maker) -> None:
@@ -140,21 +158,28 @@ def layer_share(step_seconds: float, make: Maker) -> None:
     count = launches() - before
     a, b, out = (torch.ones(16, device="fl") for _ in range(3))
     with torch.no_grad():
-        per_launch = statistics.median(host_ns(lambda: torch.mul(a, b, out=out), 4000) for _ in range(9)) * 1e-9
+        per_launch = (
+            statistics.median(host_ns(lambda: torch.mul(a, b, out=out), 4000) for _ in range(9)) * 1e-9
+        )
     share = 100 * count * per_launch / step_seconds
     row(f"ResNet-50: host time of {count} launches", f"{share:.3f} %", "of the step", "", "< 0.5 %")
     row("ResNet-50: fallbacks in a step", str(fallbacks() - fallen), "", "", "0")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=".", help="run the sections that match: operators, bare, resnet, gpt, memory")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", default=".", help="run the sections that match: operators, bare, resnet, gpt, memory"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--out", default=str(HERE / "RESULTS.md"))
     args = parser.parse_args()
     wanted = re.compile(args.only)
     pairs = 3 if args.quick else 7
-    print(f"{processor()}, {os.cpu_count()} cores; PyTorch {torch.__version__}, {torch.get_num_threads()} threads\n")
+    threads = torch.get_num_threads()
+    print(f"{processor()}, {os.cpu_count()} cores; PyTorch {torch.__version__}, {threads} threads\n")
     print(f"{'':44} {'sim':>14} {'PyTorch CPU':>14} {'ratio':>8}")
     if wanted.search("bare"):
         bare_layer()

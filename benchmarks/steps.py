@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-from models import gpt2_small, resnet50  # noqa: E402
+from models import gpt2_small, resnet50
 
 # Makes, for a device, a function that trains one step and returns the loss, a tensor on the device.
 Maker = Callable[[str], Callable[[], torch.Tensor]]

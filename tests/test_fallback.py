@@ -4,8 +4,9 @@ import warnings
 
 import pytest
 import torch
-import torch_fl
 from child import run_child
+
+import torch_fl
 
 UNSUPPORTED = "special_bessel_y1"  # has no formula: always PyTorch's CPU kernel
 

@@ -59,6 +59,7 @@ extern "C" {
 
 /* ------------------------------------------------------------------ status
  * X(name, value, sentence) */
+/* clang-format off */
 #define FL_STATUS_MAP(X)                                                              \
   X(OK, 0, "success")                                                                 \
   X(UNSUPPORTED, 1, "the chip does not do this; nothing happened")                    \
@@ -69,17 +70,19 @@ extern "C" {
   X(FAILED, 6, "the operation failed")                                                \
   X(INDEX_OUT_OF_RANGE, 7, "an index lies outside its dimension")                     \
   X(DEVICE_LOST, 8, "the device is gone; every later call on it returns this")
+/* clang-format on */
 
 typedef int32_t fl_status;
 enum {
 #define FL_STATUS_ENUM(name, value, sentence) FL_##name = (value),
   FL_STATUS_MAP(FL_STATUS_ENUM)
 #undef FL_STATUS_ENUM
-  FL_STATUS_COUNT
+      FL_STATUS_COUNT
 };
 
 /* ------------------------------------------------------------------ dtypes
  * X(name, value, bytes, text) */
+/* clang-format off */
 #define FL_DTYPE_MAP(X)                    \
   X(BOOL, 1, 1, "bool")                    \
   X(U8, 2, 1, "uint8")                     \
@@ -101,13 +104,14 @@ enum {
   X(F8_E5M2, 18, 1, "float8_e5m2")         \
   X(F8_E4M3FNUZ, 19, 1, "float8_e4m3fnuz") \
   X(F8_E5M2FNUZ, 20, 1, "float8_e5m2fnuz")
+/* clang-format on */
 
 enum {
   FL_NONE = 0,
 #define FL_DTYPE_ENUM(name, value, bytes, text) FL_##name = (value),
   FL_DTYPE_MAP(FL_DTYPE_ENUM)
 #undef FL_DTYPE_ENUM
-  FL_DTYPE_COUNT
+      FL_DTYPE_COUNT
 };
 
 /* A set of dtypes, one bit each: FL_BIT(FL_F32) | FL_BIT(FL_I64). */
@@ -244,7 +248,8 @@ typedef struct fl_memory_api {
   /* Copy between two devices of this chip, ordered on the launch's stream,
    * which belongs to the source.  NULL: the host stages through its memory.
    * [MEM-8] */
-  fl_status (*copy_peer)(const fl_launch* launch, int32_t to_device, void* to, const void* from, size_t bytes);
+  fl_status (*copy_peer)(const fl_launch* launch, int32_t to_device, void* to, const void* from,
+                         size_t bytes);
 
   /* Host memory that the chip transfers to and from without staging.
    * [MEM-9] Usable with every device of the chip, aligned to 64 bytes. */

@@ -44,6 +44,7 @@ extern "C" {
 
 /* Entries of fl_op_api, the left side of a claim.
  * X(name, value, tier) — tier M: every chip; F: for speed, else composed. */
+/* clang-format off */
 #define FL_ENTRY_MAP(X)      \
   X(COPY, 0, M)              \
   X(FILL, 1, M)              \
@@ -65,12 +66,13 @@ extern "C" {
   X(ATTENTION, 17, F)        \
   X(ATTENTION_BACKWARD, 18, F) \
   X(MULTI_TENSOR, 19, F)
+/* clang-format on */
 
 enum {
 #define FL_ENTRY_ENUM(name, value, tier) FL_ENTRY_##name = (value),
   FL_ENTRY_MAP(FL_ENTRY_ENUM)
 #undef FL_ENTRY_ENUM
-  FL_ENTRY_COUNT
+      FL_ENTRY_COUNT
 };
 
 /* What a chip can do: entry × kind × dtypes.
@@ -129,6 +131,7 @@ FL_STATIC_ASSERT(scalar_size, sizeof(fl_scalar) == 16);
  *   tier:   M mandatory for the register types a chip claims in mandatory
  *           claims; O optional.
  * Comparisons take operands of `type` and make BOOL. */
+/* clang-format off */
 #define FL_OPCODE_MAP(X)                                                             \
   X(LOAD, 0, 0, N, M, "input a, stored as `memory`, converted to `type`")            \
   X(STORE, 1, 1, N, M, "value a, of `type`, to output b, stored as `memory`")        \
@@ -220,19 +223,20 @@ FL_STATIC_ASSERT(scalar_size, sizeof(fl_scalar) == 16);
   X(LDEXP, 87, 2, G, O, "a × 2**b")                                                  \
   X(FMA, 88, 3, G, O, "a * b + c, rounded once or twice")                            \
   X(CONST, 89, 0, N, M, "the literal a | b << 16 | c << 32 | reserved << 48: the bits of a double, or an int64")
+/* clang-format on */
 
 enum {
 #define FL_OPCODE_ENUM(name, value, operands, types, tier, meaning) FL_OP_##name = (value),
   FL_OPCODE_MAP(FL_OPCODE_ENUM)
 #undef FL_OPCODE_ENUM
-  FL_OP_COUNT
+      FL_OP_COUNT
 };
 
 typedef struct fl_instr {
   uint16_t op;
-  uint8_t type;   /* register type of the operands, and of the result unless BOOL */
-  uint8_t memory; /* LOAD, STORE: the dtype in memory; CAST: the type it comes from */
-  uint16_t a, b, c; /* what the opcode does not use is 0 */
+  uint8_t type;      /* register type of the operands, and of the result unless BOOL */
+  uint8_t memory;    /* LOAD, STORE: the dtype in memory; CAST: the type it comes from */
+  uint16_t a, b, c;  /* what the opcode does not use is 0 */
   uint16_t reserved; /* 0, but for CONST */
 } fl_instr;
 FL_STATIC_ASSERT(instr_size, sizeof(fl_instr) == 12);
@@ -277,6 +281,7 @@ typedef struct fl_pointwise_args {
 } fl_pointwise_args;
 
 /* X(name, value, mandatory, meaning) */
+/* clang-format off */
 #define FL_REDUCE_MAP(X)                                                    \
   X(SUM, 0, M, "")                                                          \
   X(PROD, 1, M, "")                                                         \
@@ -285,12 +290,13 @@ typedef struct fl_pointwise_args {
   X(ALL, 4, M, "accumulate type BOOL")                                      \
   X(ANY, 5, M, "accumulate type BOOL")                                      \
   X(MOMENTS, 6, O, "two values: mean, and sum of squared differences from it")
+/* clang-format on */
 
 enum {
 #define FL_REDUCE_ENUM(name, value, tier, meaning) FL_REDUCE_##name = (value),
   FL_REDUCE_MAP(FL_REDUCE_ENUM)
 #undef FL_REDUCE_ENUM
-  FL_REDUCE_COUNT
+      FL_REDUCE_COUNT
 };
 
 /* Reduce the dimensions along which the output has size 1 and the input more.
@@ -374,7 +380,7 @@ enum {
 #define FL_SCATTER_ENUM(name, value, tier) FL_SCATTER_##name = (value),
   FL_SCATTER_MAP(FL_SCATTER_ENUM)
 #undef FL_SCATTER_ENUM
-  FL_SCATTER_COUNT
+      FL_SCATTER_COUNT
 };
 
 /* to[ p · to.strides + Σk index_k[p] × index_stride_k ]  (mode)=  from[p]
@@ -426,14 +432,15 @@ typedef struct fl_scatter_args {
  * [RND-2] UNIFORM with high > low never gives high: the product is clamped to
  * the largest number of out's dtype below high.
  * Mandatory: BITS32 RANGE32 RANGE64 for I64, UNIFORM32 and NORMAL32 for F32. */
-#define FL_RANDOM_MAP(X)                                                         \
-  X(BITS32, 0, M) X(BITS64, 1, O) X(RANGE32, 2, M) X(RANGE64, 3, M) X(UNIFORM32, 4, M) \
-      X(UNIFORM64, 5, O) X(NORMAL32, 6, M) X(NORMAL64, 7, O)
+#define FL_RANDOM_MAP(X)                                                                                    \
+  X(BITS32, 0, M)                                                                                           \
+  X(BITS64, 1, O) X(RANGE32, 2, M) X(RANGE64, 3, M) X(UNIFORM32, 4, M) X(UNIFORM64, 5, O) X(NORMAL32, 6, M) \
+      X(NORMAL64, 7, O)
 enum {
 #define FL_RANDOM_ENUM(name, value, tier) FL_RANDOM_##name = (value),
   FL_RANDOM_MAP(FL_RANDOM_ENUM)
 #undef FL_RANDOM_ENUM
-  FL_RANDOM_COUNT
+      FL_RANDOM_COUNT
 };
 
 typedef struct fl_random_args {

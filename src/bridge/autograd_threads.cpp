@@ -24,13 +24,15 @@ std::atomic<int> threads_up{0};
 
 bool is_autograd_thread() noexcept {
   char name[16] = "";
-  return pthread_getname_np(pthread_self(), name, sizeof name) == 0 && std::strncmp(name, "pt_autograd_", 12) == 0;
+  return pthread_getname_np(pthread_self(), name, sizeof name) == 0 &&
+         std::strncmp(name, "pt_autograd_", 12) == 0;
 }
 
 // A step of a backward pass that does nothing, on the thread of a device.
 struct Nothing final : torch::autograd::Node {
   explicit Nothing(c10::Device device) {
-    add_input_metadata(at::TensorOptions().device(device).dtype(at::kFloat), torch::autograd::SymIntSmallVec{},
+    add_input_metadata(at::TensorOptions().device(device).dtype(at::kFloat),
+                       torch::autograd::SymIntSmallVec{},
                        /*is_tensor_subclass=*/false, /*is_nested=*/false, at::kFloat);
   }
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
@@ -44,7 +46,8 @@ void pass_through(torch::autograd::Engine& engine) {
   for (const Device& d : devices())
     if (is_open(d.index)) {
       auto step = c10::make_intrusive<Nothing>(c10::Device(kDevice, static_cast<c10::DeviceIndex>(d.index)));
-      engine.execute({torch::autograd::Edge(step, 0)}, {Tensor()}, /*keep_graph=*/false, /*create_graph=*/false,
+      engine.execute({torch::autograd::Edge(step, 0)}, {Tensor()}, /*keep_graph=*/false,
+                     /*create_graph=*/false,
                      /*accumulate_grad=*/true);
     }
 }

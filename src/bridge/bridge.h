@@ -78,14 +78,21 @@ class Call {
   const Chip& chip() const noexcept { return *stream_.chip; }
   Stream& stream() const noexcept { return stream_; }
   Op& op() const noexcept { return op_; }
-  bool claims(unsigned entry, unsigned kind, uint8_t dtype) const noexcept { return chip().claims(entry, kind, dtype); }
+  bool claims(unsigned entry, unsigned kind, uint8_t dtype) const noexcept {
+    return chip().claims(entry, kind, dtype);
+  }
 
   // The ABI's view of a tensor: borrows sizes and strides from it.  Throws
   // "Expected all tensors to be on the same device" for any other device.
   fl_tensor view(const at::TensorBase& t) const {
     if (C10_UNLIKELY(t.device() != device_)) throw_mixed_devices(op_, device_, t.device());
-    return fl_tensor{const_cast<void*>(t.const_data_ptr()), t.sizes().data(), t.strides().data(),
-                     static_cast<int32_t>(t.dim()), to_dtype(t.scalar_type()), 0, 0};
+    return fl_tensor{const_cast<void*>(t.const_data_ptr()),
+                     t.sizes().data(),
+                     t.strides().data(),
+                     static_cast<int32_t>(t.dim()),
+                     to_dtype(t.scalar_type()),
+                     0,
+                     0};
   }
 
   // Run the chip's entry.  False when the chip has no such entry or says
@@ -93,11 +100,16 @@ class Call {
   template <class Args>
   bool native(fl_status (*entry)(const fl_launch*, const Args*), const Args& args,
               std::initializer_list<const fl_tensor*> tensors) {
+    return native(entry, args, tensors.begin(), static_cast<int>(tensors.size()));
+  }
+  template <class Args>
+  bool native(fl_status (*entry)(const fl_launch*, const Args*), const Args& args,
+              const fl_tensor* const* tensors, int n_tensors) {
     if (!entry) return false;
-    fl_status status = submit(entry, args, tensors.begin(), static_cast<int>(tensors.size()));
+    fl_status status = submit(entry, args, tensors, n_tensors);
     if (C10_UNLIKELY(status != FL_OK)) {
       if (status == FL_UNSUPPORTED) return false;
-      fail(status, tensors);
+      fail(status, tensors, n_tensors);
     }
     if (!counted_) op_.native.fetch_add(1, std::memory_order_relaxed), counted_ = true;
     return true;
@@ -118,7 +130,7 @@ class Call {
     LaunchScope scope(stream_);
     return entry(&launch, &args);
   }
-  [[noreturn]] void fail(fl_status status, std::initializer_list<const fl_tensor*> tensors) const;
+  [[noreturn]] void fail(fl_status status, const fl_tensor* const* tensors, int n_tensors) const;
 
   Op& op_;
   c10::Device device_;
@@ -170,7 +182,8 @@ struct IteratorOp {
 // Run it; `scalars` are extra numbers of the launch (alpha, beta, …), seen by
 // build as in[n_inputs + k], in the register type.  False: the chip cannot do
 // it; nothing has happened.
-bool run_iterator(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars = nullptr, int n_scalars = 0);
+bool run_iterator(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars = nullptr,
+                  int n_scalars = 0);
 
 // iterator.cpp: a view of each operand in the ABI's terms (last dimension
 // fastest).  Returns false when there are more than FL_MAX_DIMS dimensions.

@@ -56,13 +56,19 @@ bool same_dense_order(const Tensor& a, const Tensor& b) {
 }
 
 bool can_copy(const Chip& chip, const Tensor& a, ScalarType b) {
-  return chip.claims(FL_ENTRY_COPY, FL_ANY, to_dtype(a.scalar_type())) && chip.claims(FL_ENTRY_COPY, FL_ANY, to_dtype(b));
+  return chip.claims(FL_ENTRY_COPY, FL_ANY, to_dtype(a.scalar_type())) &&
+         chip.claims(FL_ENTRY_COPY, FL_ANY, to_dtype(b));
 }
 
 void transfer(const Tensor& t, int kind, void* to, const void* from, size_t bytes) {
   Stream& stream = current_stream(t.device().index());
-  fl_tensor view{const_cast<void*>(t.const_data_ptr()), t.sizes().data(), t.strides().data(),
-                 static_cast<int32_t>(t.dim()), to_dtype(t.scalar_type()), 0, 0};
+  fl_tensor view{const_cast<void*>(t.const_data_ptr()),
+                 t.sizes().data(),
+                 t.strides().data(),
+                 static_cast<int32_t>(t.dim()),
+                 to_dtype(t.scalar_type()),
+                 0,
+                 0};
   const fl_tensor* tensors[] = {&view};
   fl_launch launch = make_launch(copy_op, stream, tensors, 1);
   LaunchScope scope(stream);
@@ -77,8 +83,10 @@ void host_to_device(const Tensor& dst, const Tensor& source, bool non_blocking) 
   const Chip& chip = *current_stream(dst.device().index()).chip;
   Tensor src = source;
   // A dtype that the device cannot convert is converted here.
-  if (src.scalar_type() != dst.scalar_type() && !can_copy(chip, dst, src.scalar_type())) src = src.to(dst.scalar_type());
-  bool direct = src.scalar_type() == dst.scalar_type() && same_dense_order(dst, src) && src.sizes() == dst.sizes();
+  if (src.scalar_type() != dst.scalar_type() && !can_copy(chip, dst, src.scalar_type()))
+    src = src.to(dst.scalar_type());
+  bool direct =
+      src.scalar_type() == dst.scalar_type() && same_dense_order(dst, src) && src.sizes() == dst.sizes();
   if (!direct && !dense(src)) src = src.contiguous();
   Tensor target = direct ? dst : empty_on(dst.device(), src.sizes(), src.strides(), src.scalar_type());
   transfer(target, FL_HOST_TO_DEVICE, target.mutable_data_ptr(), src.const_data_ptr(), src.nbytes());
@@ -122,7 +130,8 @@ void device_to_host(const Tensor& dst, const Tensor& source, bool non_blocking) 
     src = packed;
     direct = !cast && same_dense_order(dst, src);
   }
-  Tensor landing = direct ? dst : at::empty_strided(src.sizes(), src.strides(), src.options().device(at::kCPU));
+  Tensor landing =
+      direct ? dst : at::empty_strided(src.sizes(), src.strides(), src.options().device(at::kCPU));
   transfer(src, FL_DEVICE_TO_HOST, landing.mutable_data_ptr(), src.const_data_ptr(), src.nbytes());
   if (direct && pinned && non_blocking) {
     record_host_use(dst.const_data_ptr(), dst.storage().data_ptr().get_context(), stream);
@@ -170,12 +179,18 @@ void across_devices(const Tensor& dst, const Tensor& source) {
   Event ready(to.device, false), done(from.device, false);
   ready.record(to);
   ready.block(from);
-  const fl_tensor view{const_cast<void*>(src.const_data_ptr()), src.sizes().data(), src.strides().data(),
-                       static_cast<int32_t>(src.dim()), to_dtype(src.scalar_type()), 0, 0};
+  const fl_tensor view{const_cast<void*>(src.const_data_ptr()),
+                       src.sizes().data(),
+                       src.strides().data(),
+                       static_cast<int32_t>(src.dim()),
+                       to_dtype(src.scalar_type()),
+                       0,
+                       0};
   const fl_tensor* tensors[] = {&view};
   fl_launch launch = make_launch(copy_op, from, tensors, 1);
   LaunchScope scope(from);
-  check(from.chip->memory.copy_peer(&launch, to.local, target.mutable_data_ptr(), src.const_data_ptr(), src.nbytes()),
+  check(from.chip->memory.copy_peer(&launch, to.local, target.mutable_data_ptr(), src.const_data_ptr(),
+                                    src.nbytes()),
         "copy between devices");
   done.record(from);
   done.block(to);
@@ -186,7 +201,8 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   if (dst.numel() == 0 && self.numel() == 0) return dst;
   at::assert_no_internal_overlap(dst);
   Tensor source = self.sizes() == dst.sizes() ? self : self.expand(dst.sizes());
-  if (source.is_conj() != dst.is_conj() || source.is_neg() != dst.is_neg()) source = with_bits_of(source, dst);
+  if (source.is_conj() != dst.is_conj() || source.is_neg() != dst.is_neg())
+    source = with_bits_of(source, dst);
   Tensor src = as_stored(source), to = as_stored(dst);
   if (to.numel() == 0) return dst;
   guarded([&] {
@@ -220,7 +236,8 @@ Tensor& fill_scalar(Tensor& self, const at::Scalar& value) {
 }
 
 Tensor& fill_tensor(Tensor& self, const Tensor& value) {
-  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ",
+              value.dim(), " dimensions.");
   if (!is_fl(value)) return fill_scalar(self, value.item());
   return self.copy_(value);
 }
@@ -232,9 +249,14 @@ Tensor& zero(Tensor& self) { return fill_scalar(self, 0); }
 void copy_on_device(Op& op, const Tensor& to, const Tensor& from) {
   // The iterator coalesces and orders the dimensions by `to`.
   auto iter = at::TensorIteratorConfig()
-                  .check_all_same_dtype(false).set_check_mem_overlap(false).resize_outputs(false)
-                  .add_output(to).add_const_input(from).build();
-  static IteratorOp convert("aten::copy_", [](Builder&, const Value* in, uint8_t, ScalarType) { return in[0]; }, true);
+                  .check_all_same_dtype(false)
+                  .set_check_mem_overlap(false)
+                  .resize_outputs(false)
+                  .add_output(to)
+                  .add_const_input(from)
+                  .build();
+  static IteratorOp convert(
+      "aten::copy_", [](Builder&, const Value* in, uint8_t, ScalarType) { return in[0]; }, true);
   IteratorViews views;
   Call call(op, to);
   call.view(from);
@@ -253,8 +275,12 @@ void fill_on_device(Op& op, const Tensor& to, const at::Scalar& value) {
   if (to.is_neg()) stored = -value;
   Tensor plain = as_stored(to);
   Tensor holder = plain;
-  auto iter = at::TensorIteratorConfig().set_check_mem_overlap(false).check_all_same_dtype(false)
-                  .resize_outputs(false).add_output(holder).build();
+  auto iter = at::TensorIteratorConfig()
+                  .set_check_mem_overlap(false)
+                  .check_all_same_dtype(false)
+                  .resize_outputs(false)
+                  .add_output(holder)
+                  .build();
   IteratorViews views;
   Call call(op, plain);
   uint8_t dtype = to_dtype(plain.scalar_type());

@@ -66,9 +66,9 @@ void write_slot(void** slot, void* value) {
 
 // The dynamic section of one loaded library, as far as import slots need it.
 struct Library {
-  const ElfW(Sym)* symbols = nullptr;
+  const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
-  const ElfW(Rela)* tables[2] = {nullptr, nullptr};
+  const ElfW(Rela) * tables[2] = {nullptr, nullptr};
   size_t counts[2] = {0, 0};
   bool uses_c10 = false;
 
@@ -82,14 +82,29 @@ struct Library {
     size_t relative = 0;
     for (const ElfW(Dyn)* d = dynamic; d && d->d_tag != DT_NULL; ++d) {
       switch (d->d_tag) {
-        case DT_SYMTAB: symbols = reinterpret_cast<const ElfW(Sym)*>(d->d_un.d_ptr); break;
-        case DT_STRTAB: names = reinterpret_cast<const char*>(d->d_un.d_ptr); break;
-        case DT_JMPREL: tables[0] = reinterpret_cast<const ElfW(Rela)*>(d->d_un.d_ptr); break;
-        case DT_PLTRELSZ: counts[0] = d->d_un.d_val / sizeof(ElfW(Rela)); break;
-        case DT_RELA: tables[1] = reinterpret_cast<const ElfW(Rela)*>(d->d_un.d_ptr); break;
-        case DT_RELASZ: counts[1] = d->d_un.d_val / sizeof(ElfW(Rela)); break;
-        case DT_RELACOUNT: relative = d->d_un.d_val; break;
-        default: break;
+        case DT_SYMTAB:
+          symbols = reinterpret_cast<const ElfW(Sym)*>(d->d_un.d_ptr);
+          break;
+        case DT_STRTAB:
+          names = reinterpret_cast<const char*>(d->d_un.d_ptr);
+          break;
+        case DT_JMPREL:
+          tables[0] = reinterpret_cast<const ElfW(Rela)*>(d->d_un.d_ptr);
+          break;
+        case DT_PLTRELSZ:
+          counts[0] = d->d_un.d_val / sizeof(ElfW(Rela));
+          break;
+        case DT_RELA:
+          tables[1] = reinterpret_cast<const ElfW(Rela)*>(d->d_un.d_ptr);
+          break;
+        case DT_RELASZ:
+          counts[1] = d->d_un.d_val / sizeof(ElfW(Rela));
+          break;
+        case DT_RELACOUNT:
+          relative = d->d_un.d_val;
+          break;
+        default:
+          break;
       }
     }
     // The vDSO's addresses are not relocated, and it imports nothing.
@@ -115,7 +130,8 @@ Hook& parse_hook() {
   return hook;
 }
 Hook& print_hook() {
-  static Hook hook{"_ZN3c1014DeviceTypeNameB5cxx11ENS_10DeviceTypeEb", reinterpret_cast<void*>(&print_device_type)};
+  static Hook hook{"_ZN3c1014DeviceTypeNameB5cxx11ENS_10DeviceTypeEb",
+                   reinterpret_cast<void*>(&print_device_type)};
   return hook;
 }
 using ParseFn = void (*)(c10::Device*, const std::string&);
@@ -130,10 +146,12 @@ std::atomic<unsigned long long> libraries_seen{0};
 
 unsigned long long libraries_loaded() {
   unsigned long long adds = 0;
-  dl_iterate_phdr([](dl_phdr_info* info, size_t, void* out) {
-    *static_cast<unsigned long long*>(out) = info->dlpi_adds;
-    return 1;
-  }, &adds);
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* out) {
+        *static_cast<unsigned long long*>(out) = info->dlpi_adds;
+        return 1;
+      },
+      &adds);
   return adds;
 }
 
@@ -141,7 +159,7 @@ unsigned long long libraries_loaded() {
 void patch_library(const dl_phdr_info& info, const Library& library) {
   for (int t = 0; t < 2; ++t) {
     for (size_t i = 0; library.tables[t] && i < library.counts[t]; ++i) {
-      const ElfW(Rela)& entry = library.tables[t][i];
+      const ElfW(Rela) & entry = library.tables[t][i];
       unsigned kind = ELF64_R_TYPE(entry.r_info);
       if (kind != kSlotKinds[0] && kind != kSlotKinds[1]) continue;
       const char* name = library.names + library.symbols[ELF64_R_SYM(entry.r_info)].st_name;
@@ -159,11 +177,13 @@ void patch_library(const dl_phdr_info& info, const Library& library) {
 void patch_all() {
   std::lock_guard lock(patch_lock());
   libraries_seen = libraries_loaded();
-  dl_iterate_phdr([](dl_phdr_info* info, size_t, void*) {
-    Library library(*info);
-    if (library.uses_c10) patch_library(*info, library);
-    return 0;
-  }, nullptr);
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void*) {
+        Library library(*info);
+        if (library.uses_c10) patch_library(*info, library);
+        return 0;
+      },
+      nullptr);
 }
 
 // Libraries loaded after the hooks went in have slots of their own.  Looked at
@@ -188,7 +208,8 @@ bool available(Hook& hook) {
 void switch_on(std::initializer_list<Hook*> hooks) {
   bool change = false;
   for (Hook* hook : hooks) {
-    TORCH_CHECK(available(*hook), "torch-fl: this PyTorch has no ", hook->symbol, ", which device names need");
+    TORCH_CHECK(available(*hook), "torch-fl: this PyTorch has no ", hook->symbol,
+                ", which device names need");
     change |= !hook->on;
   }
   if (!change) return;
@@ -205,8 +226,8 @@ void switch_off(Hook& hook) {
 
 // Device types that PyTorch serves itself.  Any other name may be a chip's,
 // even one that PyTorch reserved long ago and never used ("opencl").
-constexpr std::string_view kServedByTorch[] = {"cpu", "cuda", "meta", "fl", "mps", "xpu", "xla", "hpu", "mtia",
-                                               "mkldnn", "lazy", "privateuseone"};
+constexpr std::string_view kServedByTorch[] = {"cpu", "cuda", "meta", "fl",     "mps",  "xpu",
+                                               "xla", "hpu",  "mtia", "mkldnn", "lazy", "privateuseone"};
 
 // "name" or "name:index" with a plain decimal index; index -1 when absent.
 bool split(const std::string& text, std::string_view& name, int& index) {
@@ -217,7 +238,8 @@ bool split(const std::string& text, std::string_view& name, int& index) {
   if (colon == std::string_view::npos) return !name.empty();
   std::string_view digits = all.substr(colon + 1);
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-  bool plain = !digits.empty() && digits[0] >= '0' && digits[0] <= '9' && (digits[0] != '0' || digits.size() == 1);
+  bool plain =
+      !digits.empty() && digits[0] >= '0' && digits[0] <= '9' && (digits[0] != '0' || digits.size() == 1);
   return plain && error == std::errc() && end == digits.data() + digits.size();
 }
 
@@ -257,26 +279,37 @@ std::string print_device_type(c10::DeviceType type, bool lower_case) {
 }  // namespace
 
 void bind_cuda_view(pybind11::module& m) {
-  m.def("device_names_enable", [] { switch_on({&parse_hook()}); },
-        "Make chip names such as \"sim:1\" device strings.");
-  m.def("cuda_view_missing", [] {
-    std::vector<std::string> missing;
-    for (Hook* hook : {&parse_hook(), &print_hook()}) {
-      if (!available(*hook)) missing.emplace_back(hook->symbol);
-    }
-    return missing;
-  }, "The symbols that the CUDA view needs and this PyTorch lacks.");
-  m.def("cuda_view_enable", [] {
-    switch_on({&parse_hook(), &print_hook()});
-    view_on = true;
-  }, "Give fl devices the name \"cuda\", parsed and printed.");
-  m.def("cuda_view_disable", [] {
-    view_on = false;
-    switch_off(print_hook());
-  }, "Give fl devices their own name again.");
+  m.def(
+      "device_names_enable", [] { switch_on({&parse_hook()}); },
+      "Make chip names such as \"sim:1\" device strings.");
+  m.def(
+      "cuda_view_missing",
+      [] {
+        std::vector<std::string> missing;
+        for (Hook* hook : {&parse_hook(), &print_hook()}) {
+          if (!available(*hook)) missing.emplace_back(hook->symbol);
+        }
+        return missing;
+      },
+      "The symbols that the CUDA view needs and this PyTorch lacks.");
+  m.def(
+      "cuda_view_enable",
+      [] {
+        switch_on({&parse_hook(), &print_hook()});
+        view_on = true;
+      },
+      "Give fl devices the name \"cuda\", parsed and printed.");
+  m.def(
+      "cuda_view_disable",
+      [] {
+        view_on = false;
+        switch_off(print_hook());
+      },
+      "Give fl devices their own name again.");
   m.def("cuda_view_is_enabled", [] { return view_on.load(); });
-  m.def("cuda_view_slots", [] { return parse_hook().slots.size() + print_hook().slots.size(); },
-        "How many import slots are patched.");
+  m.def(
+      "cuda_view_slots", [] { return parse_hook().slots.size() + print_hook().slots.size(); },
+      "How many import slots are patched.");
 }
 
 }  // namespace fl::bridge

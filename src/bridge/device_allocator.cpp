@@ -9,7 +9,8 @@ namespace {
 // Statistics cost a lock, so they are asked for only while a profiler listens.
 void report(void* address, int64_t bytes, int32_t device) {
   const MemoryStats stats = memory_stats(device);
-  c10::reportMemoryUsageToProfiler(address, bytes, static_cast<size_t>(stats.allocated_bytes[kAggregate].current),
+  c10::reportMemoryUsageToProfiler(address, bytes,
+                                   static_cast<size_t>(stats.allocated_bytes[kAggregate].current),
                                    static_cast<size_t>(stats.reserved_bytes[kAggregate].current),
                                    c10::Device(kDevice, static_cast<c10::DeviceIndex>(device)));
 }
@@ -51,7 +52,9 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return &delete_block; }
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return data.get_deleter() == &delete_block; }
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
+    return data.get_deleter() == &delete_block;
+  }
 
   // Neither device nor stream arrives here: the device is the memory's, the
   // stream its current one.
@@ -59,7 +62,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     if (!bytes) return;
     guarded([&] {
       int32_t index = -1;
-      if (!find_block(to, &index)) throw Error(FL_INVALID, "copy_data: the destination is not memory of an fl device");
+      if (!find_block(to, &index))
+        throw Error(FL_INVALID, "copy_data: the destination is not memory of an fl device");
       static Op op("fl::copy_data");
       Stream& stream = current_stream(index);
       const fl_launch launch = make_launch(op, stream, nullptr, 0);
@@ -140,14 +144,16 @@ c10::DataPtr allocate_data(c10::Device device, size_t bytes) {
     const int32_t index = device.has_index() ? device.index() : current_device();
     Block* block = allocate(current_stream(index), bytes);
     void* const at = address(block);
-    if (C10_UNLIKELY(c10::memoryProfilingEnabled()) && at) report(at, static_cast<int64_t>(size(block)), index);
+    if (C10_UNLIKELY(c10::memoryProfilingEnabled()) && at)
+      report(at, static_cast<int64_t>(size(block)), index);
     return c10::DataPtr(at, block, &delete_block, c10::Device(kDevice, static_cast<c10::DeviceIndex>(index)));
   });
 }
 
 c10::intrusive_ptr<c10::StorageImpl> make_storage(c10::Device device, size_t bytes) {
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                               allocate_data(device, bytes), &allocator(), /*resizable=*/true);
+                                               allocate_data(device, bytes), &allocator(),
+                                               /*resizable=*/true);
 }
 
 Block* block_of(const c10::DataPtr& data) noexcept {

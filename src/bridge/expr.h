@@ -22,11 +22,13 @@ struct Expr {
 
 inline Expr apply(uint16_t op, Expr a) { return {a.b, a.b->op(op, a.v)}; }
 inline Expr apply(uint16_t op, Expr a, Expr c) { return {a.b, a.b->op(op, a.v, c.v)}; }
-inline Expr select(Expr condition, Expr yes, Expr no) { return {yes.b, yes.b->select(condition.v, yes.v, no.v)}; }
+inline Expr select(Expr condition, Expr yes, Expr no) {
+  return {yes.b, yes.b->select(condition.v, yes.v, no.v)};
+}
 
-#define FL_EXPR_BINARY(name, opcode)                                                       \
-  inline Expr name(Expr a, Expr c) { return apply(FL_OP_##opcode, a, c); }                  \
-  inline Expr name(Expr a, double c) { return apply(FL_OP_##opcode, a, a.like(c)); }        \
+#define FL_EXPR_BINARY(name, opcode)                                                 \
+  inline Expr name(Expr a, Expr c) { return apply(FL_OP_##opcode, a, c); }           \
+  inline Expr name(Expr a, double c) { return apply(FL_OP_##opcode, a, a.like(c)); } \
   inline Expr name(double a, Expr c) { return apply(FL_OP_##opcode, c.like(a), c); }
 FL_EXPR_BINARY(operator+, ADD)
 FL_EXPR_BINARY(operator-, SUB)

@@ -18,7 +18,9 @@ namespace {
 using torch::jit::Stack;
 
 int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // Is the operator in a comma-separated setting?  "aten::sort" and "sort" both name it.
@@ -53,10 +55,17 @@ std::string describe(const Stack& arguments) {
 
 // Operators that take tensors of the host beside the device's, by their documentation.
 const std::unordered_set<std::string>& takes_host_tensors() {
-  static const std::unordered_set<std::string> names{
-      "aten::index", "aten::_index_put_impl_", "aten::index_put", "aten::index_put_", "aten::tensor_split",
-      "aten::_pack_padded_sequence", "aten::_ctc_loss", "aten::_ctc_loss_backward", "aten::_cudnn_ctc_loss",
-      "aten::_pad_packed_sequence", "aten::repeat_interleave"};
+  static const std::unordered_set<std::string> names{"aten::index",
+                                                     "aten::_index_put_impl_",
+                                                     "aten::index_put",
+                                                     "aten::index_put_",
+                                                     "aten::tensor_split",
+                                                     "aten::_pack_padded_sequence",
+                                                     "aten::_ctc_loss",
+                                                     "aten::_ctc_loss_backward",
+                                                     "aten::_cudnn_ctc_loss",
+                                                     "aten::_pad_packed_sequence",
+                                                     "aten::repeat_interleave"};
   return names;
 }
 
@@ -133,17 +142,21 @@ void announce_fallback(Op& op, const char* detail) {
   const std::string name = op.name;
   bool allowed = listed("fallback_allow", name);
   bool denied = listed("fallback_deny", name);
-  TORCH_CHECK_NOT_IMPLEMENTED(allowed || (!denied && fallback_policy() != Fallback::kError), name, "(", detail,
-      ") has no kernel on this device and would run on the CPU, which the setting ",
-      denied ? "FL_FALLBACK_DENY" : "FL_FALLBACK=error", " forbids. Allow it with torch.fl.config.fallback = \"warn\" "
-      "or FL_FALLBACK_ALLOW=", name, ".");
+  TORCH_CHECK_NOT_IMPLEMENTED(allowed || (!denied && fallback_policy() != Fallback::kError), name, "(",
+                              detail,
+                              ") has no kernel on this device and would run on the CPU, which the setting ",
+                              denied ? "FL_FALLBACK_DENY" : "FL_FALLBACK=error",
+                              " forbids. Allow it with torch.fl.config.fallback = \"warn\" "
+                              "or FL_FALLBACK_ALLOW=",
+                              name, ".");
   uint64_t before = op.fallback.fetch_add(1, std::memory_order_relaxed);
   if (before != 0) return;
   const char* line = user_line();
   op.first_call_site.store(line, std::memory_order_release);
   if (allowed || fallback_policy() == Fallback::kQuiet) return;
-  TORCH_WARN(name, "(", detail, ") has no kernel on this device and runs on the CPU", line ? ", first at " : "",
-             line ? line : "", ". It is slow and is said once an operator; torch.fl.op_report() counts the calls, "
+  TORCH_WARN(name, "(", detail, ") has no kernel on this device and runs on the CPU",
+             line ? ", first at " : "", line ? line : "",
+             ". It is slow and is said once an operator; torch.fl.op_report() counts the calls, "
              "FL_FALLBACK=error refuses them.");
 }
 
@@ -177,10 +190,12 @@ Tensor host_view(const Tensor& t) {
     // The storage is kept alive by the host tensor.
     c10::Storage storage(c10::make_intrusive<c10::StorageImpl>(
         c10::StorageImpl::use_byte_size_t(), t.storage().nbytes(),
-        c10::DataPtr(base, new c10::Storage(t.storage()), [](void* kept) { delete static_cast<c10::Storage*>(kept); },
-                     at::kCPU),
+        c10::DataPtr(
+            base, new c10::Storage(t.storage()), [](void* kept) { delete static_cast<c10::Storage*>(kept); },
+            at::kCPU),
         nullptr, false));
-    Tensor host = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+    Tensor host = at::detail::make_tensor<c10::TensorImpl>(
+        std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
     host.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
     if (t.is_conj()) host._set_conj(true);
     if (t.is_neg()) host._set_neg(true);
@@ -199,8 +214,9 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
 
   // A view of device memory cannot be made by the CPU.
   for (const c10::Argument& r : schema.returns())
-    TORCH_CHECK_NOT_IMPLEMENTED(!(r.alias_info() && !r.alias_info()->isWrite()), schema.name(),
-                                " returns a view, and views never fall back to the CPU; this operator is not supported yet");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !(r.alias_info() && !r.alias_info()->isWrite()), schema.name(),
+        " returns a view, and views never fall back to the CPU; this operator is not supported yet");
 
   bool host_tensors_allowed = takes_host_tensors().count(schema.name()) != 0;
   std::optional<Tensor> host_tensor;
@@ -210,7 +226,8 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
   };
   for (const c10::IValue& v : host) {
     if (v.isTensor()) see(v.toTensor());
-    else if (v.isTensorList()) for (const Tensor& t : v.toTensorVector()) see(t);
+    else if (v.isTensorList())
+      for (const Tensor& t : v.toTensorVector()) see(t);
     else if (v.isOptionalTensorList()) {
       for (const std::optional<Tensor>& t : v.toOptionalTensorVector())
         if (t) see(*t);
@@ -240,13 +257,16 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
       v = c10::IValue(std::move(list));
     } else if (v.isDevice()) {
       if (v.toDevice().type() == kDevice) v = c10::IValue(c10::Device(at::kCPU));
-    } else if (argument.type()->isSubtypeOf(*c10::OptionalType::create(c10::GeneratorType::get())) && call.device) {
+    } else if (argument.type()->isSubtypeOf(*c10::OptionalType::create(c10::GeneratorType::get())) &&
+               call.device) {
       // Random numbers come from the device's generator on every tier: it
       // seeds a generator of the host for this one call.
-      auto generator = v.isNone() ? std::optional<at::Generator>() : std::optional<at::Generator>(v.toGenerator());
+      auto generator =
+          v.isNone() ? std::optional<at::Generator>() : std::optional<at::Generator>(v.toGenerator());
       if (!generator || generator->device().type() == kDevice) {
         PhiloxState state = reserve(generator, *call.device, 1);
-        at::Generator cpu = at::detail::createCPUGenerator(state.seed ^ (state.offset * 0x9e3779b97f4a7c15ull));
+        at::Generator cpu =
+            at::detail::createCPUGenerator(state.seed ^ (state.offset * 0x9e3779b97f4a7c15ull));
         v = c10::IValue(cpu);
       }
     }
@@ -274,43 +294,101 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
 // forms fall back themselves.  PyTorch's default kernels for these would call
 // .out with outputs that they allocate by the first tensor's device, and stop
 // at an internal assertion when devices are mixed.
-const char* const kStructured[] = {
-    "_linalg_solve_ex", "_linalg_svd", "_linalg_eigh", "_linalg_det", "_linalg_slogdet", "linalg_cholesky_ex",
-    "linalg_inv_ex", "linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lu", "linalg_lu_factor_ex", "linalg_lu_solve",
-    "linalg_qr", "lu_unpack", "triangular_solve", "linalg_cross", "cumsum", "cumprod", "cumsum_", "cumprod_",
-    "sort.stable", "topk", "renorm", "renorm_", "isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor",
-    "fractional_max_pool2d", "fractional_max_pool2d_backward", "fractional_max_pool3d", "adaptive_max_pool2d",
-    "adaptive_max_pool2d_backward", "adaptive_max_pool3d", "adaptive_max_pool3d_backward", "reflection_pad1d",
-    "reflection_pad1d_backward", "reflection_pad3d", "reflection_pad3d_backward", "replication_pad1d",
-    "replication_pad1d_backward", "replication_pad2d", "replication_pad3d", "upsample_linear1d",
-    "upsample_linear1d_backward", "upsample_bilinear2d", "upsample_bilinear2d_backward", "_upsample_bilinear2d_aa",
-    "_upsample_bilinear2d_aa_backward", "upsample_bicubic2d", "upsample_bicubic2d_backward", "_upsample_bicubic2d_aa",
-    "_upsample_bicubic2d_aa_backward", "upsample_trilinear3d", "upsample_trilinear3d_backward", "upsample_nearest1d",
-    "upsample_nearest1d_backward", "upsample_nearest2d", "upsample_nearest2d_backward", "upsample_nearest3d",
-    "upsample_nearest3d_backward", "_upsample_nearest_exact1d", "_upsample_nearest_exact1d_backward",
-    "_upsample_nearest_exact2d", "_upsample_nearest_exact2d_backward", "_upsample_nearest_exact3d",
-    "_upsample_nearest_exact3d_backward", "slow_conv_transpose2d", "_convert_indices_from_coo_to_csr",
-    "_convert_indices_from_csr_to_coo", "hash_tensor"};
+const char* const kStructured[] = {"_linalg_solve_ex",
+                                   "_linalg_svd",
+                                   "_linalg_eigh",
+                                   "_linalg_det",
+                                   "_linalg_slogdet",
+                                   "linalg_cholesky_ex",
+                                   "linalg_inv_ex",
+                                   "linalg_ldl_factor_ex",
+                                   "linalg_ldl_solve",
+                                   "linalg_lu",
+                                   "linalg_lu_factor_ex",
+                                   "linalg_lu_solve",
+                                   "linalg_qr",
+                                   "lu_unpack",
+                                   "triangular_solve",
+                                   "linalg_cross",
+                                   "cumsum",
+                                   "cumprod",
+                                   "cumsum_",
+                                   "cumprod_",
+                                   "sort.stable",
+                                   "topk",
+                                   "renorm",
+                                   "renorm_",
+                                   "isin.Tensor_Tensor",
+                                   "isin.Tensor_Scalar",
+                                   "isin.Scalar_Tensor",
+                                   "fractional_max_pool2d",
+                                   "fractional_max_pool2d_backward",
+                                   "fractional_max_pool3d",
+                                   "adaptive_max_pool2d",
+                                   "adaptive_max_pool2d_backward",
+                                   "adaptive_max_pool3d",
+                                   "adaptive_max_pool3d_backward",
+                                   "reflection_pad1d",
+                                   "reflection_pad1d_backward",
+                                   "reflection_pad3d",
+                                   "reflection_pad3d_backward",
+                                   "replication_pad1d",
+                                   "replication_pad1d_backward",
+                                   "replication_pad2d",
+                                   "replication_pad3d",
+                                   "upsample_linear1d",
+                                   "upsample_linear1d_backward",
+                                   "upsample_bilinear2d",
+                                   "upsample_bilinear2d_backward",
+                                   "_upsample_bilinear2d_aa",
+                                   "_upsample_bilinear2d_aa_backward",
+                                   "upsample_bicubic2d",
+                                   "upsample_bicubic2d_backward",
+                                   "_upsample_bicubic2d_aa",
+                                   "_upsample_bicubic2d_aa_backward",
+                                   "upsample_trilinear3d",
+                                   "upsample_trilinear3d_backward",
+                                   "upsample_nearest1d",
+                                   "upsample_nearest1d_backward",
+                                   "upsample_nearest2d",
+                                   "upsample_nearest2d_backward",
+                                   "upsample_nearest3d",
+                                   "upsample_nearest3d_backward",
+                                   "_upsample_nearest_exact1d",
+                                   "_upsample_nearest_exact1d_backward",
+                                   "_upsample_nearest_exact2d",
+                                   "_upsample_nearest_exact2d_backward",
+                                   "_upsample_nearest_exact3d",
+                                   "_upsample_nearest_exact3d_backward",
+                                   "slow_conv_transpose2d",
+                                   "_convert_indices_from_coo_to_csr",
+                                   "_convert_indices_from_csr_to_coo",
+                                   "hash_tensor"};
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  for (const char* name : kStructured) m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
+  for (const char* name : kStructured)
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_fallback>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
+}
 
 // ------------------------------------------------------------------ errors
 void throw_mixed_devices(const Op& op, c10::Device first, c10::Device second) {
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first, " and ",
-              second, "! (in ", op.name, ")");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", first,
+              " and ", second, "! (in ", op.name, ")");
 }
 
-void Call::fail(fl_status status, std::initializer_list<const fl_tensor*> tensors) const {
+void Call::fail(fl_status status, const fl_tensor* const* tensors, int n_tensors) const {
   std::string said = take_chip_error();
   std::ostringstream text;
-  text << op_.name << " on " << device(device_.index()).name << ": " << (said.empty() ? status_text(status) : said) << " (";
+  text << op_.name << " on " << device(device_.index()).name << ": "
+       << (said.empty() ? status_text(status) : said) << " (";
   const char* separator = "";
-  for (const fl_tensor* t : tensors) {
-    text << separator << to_scalar_type(t->dtype) << IntArrayRef(t->sizes, static_cast<size_t>(t->ndim));
+  for (int i = 0; i < n_tensors; ++i) {
+    const fl_tensor& t = *tensors[i];
+    text << separator << to_scalar_type(t.dtype) << IntArrayRef(t.sizes, static_cast<size_t>(t.ndim));
     separator = ", ";
   }
   text << ")";

@@ -33,8 +33,8 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
   }
 
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    Tensor bytes = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte, std::nullopt, std::nullopt,
-                                         std::nullopt, std::nullopt);
+    Tensor bytes = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte, std::nullopt,
+                                         std::nullopt, std::nullopt, std::nullopt);
     uint8_t* to = bytes.mutable_data_ptr<uint8_t>();
     std::memcpy(to, &state_->seed, 8);
     std::memcpy(to + 8, &state_->offset, 8);
@@ -55,7 +55,8 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
   }
   void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& from) override {
     auto* other = dynamic_cast<PhiloxGenerator*>(from.get());
-    TORCH_CHECK(other, "graphsafe_set_state: expected the state of an fl generator, got one of a ", from->device());
+    TORCH_CHECK(other, "graphsafe_set_state: expected the state of an fl generator, got one of a ",
+                from->device());
     state_ = other->state_;
   }
 
@@ -75,9 +76,8 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
 
 // Checked, with -1 as the current device; starts no device.
 c10::DeviceIndex resolve(c10::DeviceIndex index) {
-  return guarded([&] {
-    return static_cast<c10::DeviceIndex>(device(index == -1 ? current_device() : index).index);
-  });
+  return guarded(
+      [&] { return static_cast<c10::DeviceIndex>(device(index == -1 ? current_device() : index).index); });
 }
 
 }  // namespace
@@ -93,14 +93,16 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
   return generators[i];
 }
 
-at::Generator make_generator(c10::DeviceIndex index) { return at::make_generator<PhiloxGenerator>(resolve(index)); }
+at::Generator make_generator(c10::DeviceIndex index) {
+  return at::make_generator<PhiloxGenerator>(resolve(index));
+}
 
 PhiloxState reserve(const std::optional<at::Generator>& generator, c10::Device device, uint64_t blocks) {
   const bool given = generator.has_value() && generator->defined();
   const at::Generator& chosen = given ? *generator : default_generator(device.index());
-  TORCH_CHECK(chosen.device().type() == kDevice &&
-                  (!device.has_index() || chosen.device().index() == device.index()),
-              "Expected a '", device, "' generator device but found '", chosen.device(), "'");
+  TORCH_CHECK(
+      chosen.device().type() == kDevice && (!device.has_index() || chosen.device().index() == device.index()),
+      "Expected a '", device, "' generator device but found '", chosen.device(), "'");
   auto* philox = static_cast<PhiloxGenerator*>(chosen.unsafeGetGeneratorImpl());
   std::lock_guard lock(philox->mutex_);
   return philox->advance(blocks);

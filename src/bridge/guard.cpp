@@ -92,12 +92,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   bool isStreamCapturing(const c10::Stream&) const override { return false; }
 
   // PyTorch makes an event when it is first recorded.
-  void record(void** event, const c10::Stream& s, c10::DeviceIndex index, c10::EventFlag flag) const override {
+  void record(void** event, const c10::Stream& s, c10::DeviceIndex index,
+              c10::EventFlag flag) const override {
     guarded([&] {
       Stream& on = to_fl(s);
       if (index != -1 && index != on.device)
-        throw Error(FL_INVALID, "the event belongs to fl:" + std::to_string(index) + " and cannot be recorded on a stream of " +
-                                    device(on.device).name);
+        throw Error(FL_INVALID, "the event belongs to fl:" + std::to_string(index) +
+                                    " and cannot be recorded on a stream of " + device(on.device).name);
       if (!*event) *event = new Event(on.device, flag == c10::EventFlag::BACKEND_DEFAULT);
       to_event(*event).record(on);
     });
@@ -114,7 +115,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   double elapsedTime(void* start, void* end, c10::DeviceIndex) const override {
     return guarded([&] { return to_event(start).elapsed_ms(to_event(end)); });
   }
-  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+    delete static_cast<Event*>(event);
+  }
 
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& s) const override {
     guarded([&] { record_use(data, to_fl(s)); });

@@ -11,7 +11,8 @@ namespace fl::bridge {
 c10::DeviceIndex usable_device_count() noexcept;
 
 inline c10::Stream to_torch(const Stream& s) {
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, static_cast<c10::DeviceIndex>(s.device)), s.id);
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, static_cast<c10::DeviceIndex>(s.device)),
+                     s.id);
 }
 // Checked: throws fl::Error for a stream that does not exist.
 Stream& to_fl(const c10::Stream& s);

@@ -28,9 +28,13 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return guarded([&] { return narrow(exchange_device(index)); });
   }
   // The same: changing the current device starts nothing here.
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override { return exchangeDevice(index); }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return exchangeDevice(index);
+  }
 
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return default_generator(index); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    return default_generator(index);
+  }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override { return make_generator(index); }
 
   at::Device getDeviceFromPtr(void* data) const override {
@@ -50,14 +54,16 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     const c10::Device device = impl->device();
     const size_t kept = std::min(impl->nbytes(), bytes);
     c10::DataPtr grown = allocate_data(device, bytes);
-    if (kept) guarded([&] {
-      static Op op("fl::resize_storage");
-      Stream& stream = current_stream(device.index());
-      const fl_launch launch = make_launch(op, stream, nullptr, 0);
-      LaunchScope scope(stream);
-      check(stream.chip->memory.copy(&launch, FL_DEVICE_TO_DEVICE, grown.get(), impl->data(), kept), op.name);
-      record_use(impl->data_ptr(), stream);
-    });
+    if (kept)
+      guarded([&] {
+        static Op op("fl::resize_storage");
+        Stream& stream = current_stream(device.index());
+        const fl_launch launch = make_launch(op, stream, nullptr, 0);
+        LaunchScope scope(stream);
+        check(stream.chip->memory.copy(&launch, FL_DEVICE_TO_DEVICE, grown.get(), impl->data(), kept),
+              op.name);
+        record_use(impl->data_ptr(), stream);
+      });
     impl->set_data_ptr_noswap(std::move(grown));
     impl->set_nbytes(bytes);
   }

@@ -33,7 +33,8 @@ class PinnedRanges {
   }
   bool contains(const void* address) const {
     const auto at = reinterpret_cast<uintptr_t>(address);
-    if (at < lowest_.load(std::memory_order_relaxed) || at >= highest_.load(std::memory_order_relaxed)) return false;
+    if (at < lowest_.load(std::memory_order_relaxed) || at >= highest_.load(std::memory_order_relaxed))
+      return false;
     std::shared_lock lock(mutex_);
     auto after = ranges_.upper_bound(at);
     return after != ranges_.begin() && at - std::prev(after)->first < std::prev(after)->second.bytes;
@@ -55,7 +56,8 @@ PinnedRanges& ranges() {
 }
 
 int64_t microseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, Event> {

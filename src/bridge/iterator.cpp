@@ -23,7 +23,8 @@ namespace {
 std::mutex cache_mutex;  // writers only
 
 const fl_program* find_program(const IteratorOp& op, uint64_t key) {
-  auto* entry = std::atomic_ref<ProgramCache*>(const_cast<ProgramCache*&>(op.cache)).load(std::memory_order_acquire);
+  auto* entry =
+      std::atomic_ref<ProgramCache*>(const_cast<ProgramCache*&>(op.cache)).load(std::memory_order_acquire);
   for (; entry; entry = entry->next)
     if (entry->key == key) return entry->program;
   return nullptr;
@@ -90,7 +91,8 @@ fl_scalar number_of(const at::TensorIteratorBase& iter, int operand, ScalarType 
       double value = c10::fetch_and_cast<double>(dtype, data);
       if (common == at::kFloat) value = static_cast<float>(value);
       if (common == at::kHalf) value = static_cast<float>(static_cast<at::Half>(static_cast<float>(value)));
-      if (common == at::kBFloat16) value = static_cast<float>(static_cast<at::BFloat16>(static_cast<float>(value)));
+      if (common == at::kBFloat16)
+        value = static_cast<float>(static_cast<at::BFloat16>(static_cast<float>(value)));
       number.v.f = value;
       break;
     }
@@ -128,7 +130,8 @@ bool IteratorViews::fill(const at::TensorIteratorBase& iter) {
 
 namespace {
 
-bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars, int n_scalars) {
+bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars,
+                            int n_scalars) {
   if (iter.numel() == 0) return true;
   c10::Device device = iter.device(0);
   unsigned number_mask = 0;
@@ -178,12 +181,18 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
   }
   for (int k = 0; k < n_scalars; ++k) numbers[n++] = to_scalar(scalars[k], type);
   fl_pointwise_args args{program, inputs, views.tensors, numbers};
-  switch (n_inputs) {  // for the fault report: the output and up to three inputs
-    case 0: return call.native(call.chip().op.pointwise, args, {&views.tensors[0]});
-    case 1: return call.native(call.chip().op.pointwise, args, {&views.tensors[0], &inputs[0]});
-    case 2: return call.native(call.chip().op.pointwise, args, {&views.tensors[0], &inputs[0], &inputs[1]});
-    default: return call.native(call.chip().op.pointwise, args, {&views.tensors[0], &inputs[0], &inputs[1], &inputs[2]});
+  // Fault reports show the operands as the user knows them, not as they were coalesced.
+  fl_tensor shown[4];
+  const fl_tensor* list[4];
+  int n_shown = 0;
+  for (int i = 0; i < iter.ntensors() && n_shown < 4; ++i) {
+    const at::TensorBase& t = iter.tensor_base(i);
+    shown[n_shown] = {
+        nullptr, t.sizes().data(), nullptr, static_cast<int32_t>(t.dim()), to_dtype(t.scalar_type()), 0, 0};
+    list[n_shown] = &shown[n_shown];
+    ++n_shown;
   }
+  return call.native(call.chip().op.pointwise, args, list, n_shown);
 }
 
 }  // namespace
@@ -194,22 +203,25 @@ bool run_iterator(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar
 
 void check_fits(const at::Scalar& value, ScalarType type) {
   if (to_dtype(type) == FL_NONE || c10::isFloat8Type(type) || c10::isBarebonesUnsignedType(type)) return;
-  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kBool, at::kHalf, at::kBFloat16, at::kComplexHalf, type, "check_fits",
-                                         [&] { (void)value.to<scalar_t>(); });
+  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kBool, at::kHalf, at::kBFloat16, at::kComplexHalf, type,
+                                         "check_fits", [&] { (void)value.to<scalar_t>(); });
 }
 
 // ------------------------------------------------------------- on the host
 
 namespace {
 int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 }  // namespace
 
 HostIterator::HostIterator(Op& op, at::TensorIteratorBase& iter, bool promote, bool is_reduction)
     : op_(op), device_iter_(iter) {
   std::string types;
-  for (int i = 0; i < iter.ntensors(); ++i) types += (i ? ", " : "") + std::string(c10::toString(iter.dtype(i)));
+  for (int i = 0; i < iter.ntensors(); ++i)
+    types += (i ? ", " : "") + std::string(c10::toString(iter.dtype(i)));
   announce_fallback(op, types.c_str());
   started_ns_ = now_ns();
   // The operands as the iterator shaped them, in the types that a CPU kernel
@@ -217,16 +229,22 @@ HostIterator::HostIterator(Op& op, at::TensorIteratorBase& iter, bool promote, b
   // in the type that they would have been computed in.
   auto common = promote ? iter.maybe_common_dtype() : std::nullopt;
   at::TensorIteratorConfig config;
-  config.check_all_same_dtype(false).resize_outputs(false).set_check_mem_overlap(false).promote_inputs_to_common_dtype(false);
+  config.check_all_same_dtype(false)
+      .resize_outputs(false)
+      .set_check_mem_overlap(false)
+      .promote_inputs_to_common_dtype(false);
   config.is_reduction(is_reduction);
   host_.reserve(iter.ntensors());
   for (int i = 0; i < iter.ntensors(); ++i) {
     const Tensor& t = iter.tensor(i);
     std::vector<int64_t> sizes(iter.shape().rbegin(), iter.shape().rend()), strides;
-    for (auto s = iter.strides(i).rbegin(); s != iter.strides(i).rend(); ++s) strides.push_back(*s / iter.element_size(i));
+    for (auto s = iter.strides(i).rbegin(); s != iter.strides(i).rend(); ++s)
+      strides.push_back(*s / iter.element_size(i));
     Tensor host = t;
     if (is_fl(t)) {
-      int64_t offset = (static_cast<char*>(iter.data_ptr(i)) - static_cast<char*>(t.storage().mutable_data())) / iter.element_size(i);
+      int64_t offset =
+          (static_cast<char*>(iter.data_ptr(i)) - static_cast<char*>(t.storage().mutable_data())) /
+          iter.element_size(i);
       Tensor operand = t.as_strided(sizes, strides, offset);
       if (!is_mapped(t)) bytes_ += operand.nbytes();
       host = host_view(operand);
@@ -236,7 +254,8 @@ HostIterator::HostIterator(Op& op, at::TensorIteratorBase& iter, bool promote, b
     bool output = i < iter.noutputs();
     ScalarType wanted = iter.dtype(i);
     if (!output && common) wanted = *common;
-    if (output && common && iter.dtype(i) != *common && iter.operand(i).target_dtype == *common) wanted = *common;
+    if (output && common && iter.dtype(i) != *common && iter.operand(i).target_dtype == *common)
+      wanted = *common;
     if (output) targets_.push_back(host);
     if (wanted != host.scalar_type()) host = host.to(wanted);
     host_.push_back(host);
@@ -253,14 +272,18 @@ void HostIterator::finish() {
     if (is_fl(t) && !is_mapped(t)) {
       std::vector<int64_t> sizes(device_iter_.shape().rbegin(), device_iter_.shape().rend()), strides;
       int64_t element = device_iter_.element_size(i);
-      for (auto s = device_iter_.strides(i).rbegin(); s != device_iter_.strides(i).rend(); ++s) strides.push_back(*s / element);
-      int64_t offset = (static_cast<char*>(device_iter_.data_ptr(i)) - static_cast<char*>(t.storage().mutable_data())) / element;
+      for (auto s = device_iter_.strides(i).rbegin(); s != device_iter_.strides(i).rend(); ++s)
+        strides.push_back(*s / element);
+      int64_t offset =
+          (static_cast<char*>(device_iter_.data_ptr(i)) - static_cast<char*>(t.storage().mutable_data())) /
+          element;
       // A reduced dimension has stride 0: one element of it is the result.
       for (size_t d = 0; d < sizes.size(); ++d)
         if (strides[d] == 0) sizes[d] = 1;
       Tensor source = targets_[i];
       for (size_t d = 0; d < sizes.size(); ++d)
-        if (source.size(static_cast<int64_t>(d)) != sizes[d]) source = source.narrow(static_cast<int64_t>(d), 0, sizes[d]);
+        if (source.size(static_cast<int64_t>(d)) != sizes[d])
+          source = source.narrow(static_cast<int64_t>(d), 0, sizes[d]);
       t.as_strided(sizes, strides, offset).copy_(source);
       bytes_ += source.nbytes();
     }

@@ -24,8 +24,8 @@ class HostIterator {
  private:
   Op& op_;
   at::TensorIteratorBase& device_iter_;
-  std::vector<Tensor> host_;       // as the CPU kernel sees them
-  std::vector<Tensor> targets_;    // per output: where a converted result goes
+  std::vector<Tensor> host_;     // as the CPU kernel sees them
+  std::vector<Tensor> targets_;  // per output: where a converted result goes
   at::TensorIterator iter_;
   uint64_t bytes_ = 0;
   int64_t started_ns_ = 0;
@@ -49,6 +49,7 @@ void check_fits(const at::Scalar& value, ScalarType type);
 //
 //   STUB(tanh_backward_stub, "aten::tanh_backward", x * conj(1 - y * y))
 
+// clang-format off
 #define FORMULA(id, name, ...)                                                                        \
   namespace id##_fl {                                                                                 \
   static Value build([[maybe_unused]] Builder& b, [[maybe_unused]] const Value* values,               \
@@ -116,5 +117,6 @@ void check_fits(const at::Scalar& value, ScalarType type);
 #define NATIVE(op, overload, function) \
   m.impl(#op "." #overload, static_cast<at::_ops::op##_##overload::schema*>(&at::native::function));
 #define NATIVE0(op, function) m.impl(#op, static_cast<at::_ops::op::schema*>(&at::native::function));
+// clang-format on
 
 }  // namespace fl::bridge

@@ -51,9 +51,9 @@ py::dict describe(const Device& d) {
   const fl_device_properties& p = d.properties;
   return py::dict("index"_a = d.index, "name"_a = d.name, "device_name"_a = p.name, "chip"_a = d.chip->name,
                   "release"_a = d.chip->release, "path"_a = d.chip->path, "identity"_a = p.identity,
-                  "total_memory"_a = p.total_memory, "max_alloc"_a = p.max_alloc ? p.max_alloc : p.total_memory,
-                  "alignment"_a = p.alignment, "flags"_a = p.flags,
-                  "software"_a = bool(p.flags & FL_DEVICE_SOFTWARE),
+                  "total_memory"_a = p.total_memory,
+                  "max_alloc"_a = p.max_alloc ? p.max_alloc : p.total_memory, "alignment"_a = p.alignment,
+                  "flags"_a = p.flags, "software"_a = bool(p.flags & FL_DEVICE_SOFTWARE),
                   "host_addressable"_a = bool(p.flags & FL_DEVICE_HOST_ADDRESSABLE),
                   "compute_units"_a = p.compute_units, "major"_a = p.major, "minor"_a = p.minor,
                   "storage"_a = dtype_names(p.storage), "arithmetic"_a = dtype_names(p.arithmetic));
@@ -82,10 +82,8 @@ template <class Items>
 py::list describe_all(const Items& items) {
   py::list list;
   for (const auto& item : items) {
-    if constexpr (std::is_pointer_v<std::decay_t<decltype(item)>>)
-      list.append(describe(*item));
-    else
-      list.append(describe(item));
+    if constexpr (std::is_pointer_v<std::decay_t<decltype(item)>>) list.append(describe(*item));
+    else list.append(describe(item));
   }
   return list;
 }
@@ -149,8 +147,10 @@ void bind_devices(py::module& m) {
   m.def("load_check", [](const std::string& path) { return load_chip(path, *new Chip); }, "path"_a);
   m.def("chip_extension", &chip_extension, "chip"_a, "name"_a, "version"_a = 1);
   m.def("take_chip_error", &take_chip_error);
-  m.def("default_generator", [](int index) { return default_generator(static_cast<c10::DeviceIndex>(device(index).index)); },
-        "index"_a);
+  m.def(
+      "default_generator",
+      [](int index) { return default_generator(static_cast<c10::DeviceIndex>(device(index).index)); },
+      "index"_a);
   m.def("lazy_init", &lazy_init);
   m.def("in_bad_fork", &forked_after_use);
   m.def("is_open", &is_open, "index"_a);

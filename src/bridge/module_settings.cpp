@@ -40,10 +40,10 @@ py::dict op_report() {
   }
   py::dict report;
   for (const auto& [name, row] : rows)
-    report[py::str(name)] =
-        py::dict("native"_a = row.native, "composed"_a = row.composed, "fallback"_a = row.fallback,
-                 "fallback_bytes"_a = row.bytes, "fallback_seconds"_a = static_cast<double>(row.ns) * 1e-9,
-                 "first_call_site"_a = row.first_call_site ? py::object(py::str(row.first_call_site)) : py::none());
+    report[py::str(name)] = py::dict(
+        "native"_a = row.native, "composed"_a = row.composed, "fallback"_a = row.fallback,
+        "fallback_bytes"_a = row.bytes, "fallback_seconds"_a = static_cast<double>(row.ns) * 1e-9,
+        "first_call_site"_a = row.first_call_site ? py::object(py::str(row.first_call_site)) : py::none());
   return report;
 }
 

@@ -25,12 +25,14 @@ void set_stream(int64_t id, int32_t device_index, int64_t device_type) {
 void bind_streams(py::module& m) {
   m.def("current_stream", [](int32_t index) { return identity(current_stream(index)); }, "index"_a);
   m.def("default_stream", [](int32_t index) { return identity(stream(index, 0)); }, "index"_a);
-  m.def("pool_stream", [](int32_t index, bool high) { return identity(pool_stream(index, high)); }, "index"_a,
-        "high_priority"_a = false);
+  m.def(
+      "pool_stream", [](int32_t index, bool high) { return identity(pool_stream(index, high)); }, "index"_a,
+      "high_priority"_a = false);
   m.def("set_stream", &set_stream, "stream_id"_a, "device_index"_a, "device_type"_a);
-  m.def("stream_native_handle",
-        [](int64_t id, int32_t index) { return reinterpret_cast<uintptr_t>(stream(index, id).handle); },
-        "stream_id"_a, "device_index"_a);
+  m.def(
+      "stream_native_handle",
+      [](int64_t id, int32_t index) { return reinterpret_cast<uintptr_t>(stream(index, id).handle); },
+      "stream_id"_a, "device_index"_a);
 }
 
 }  // namespace fl::bridge

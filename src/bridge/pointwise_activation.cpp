@@ -12,6 +12,9 @@ namespace fl::bridge {
 
 using namespace at::native;
 
+// The tables stay as they are laid out.
+// clang-format off
+
 STUB_WITH(threshold_stub, "aten::threshold", (const at::Scalar& threshold, const at::Scalar& value),
           (threshold, value), (threshold, value), select(x <= z, w, y))
 STUB_WITH(hardtanh_backward_stub, "aten::hardtanh_backward", (const at::Scalar& low, const at::Scalar& high),
@@ -162,3 +165,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 }  // namespace fl::bridge
+// clang-format on

@@ -29,6 +29,9 @@ static Expr log_add(Expr a, Expr c, uint16_t log1p_op) {
   return select((a == c) & (abs(a) == kInf), a, m + tail);
 }
 
+// The tables stay as they are laid out.
+// clang-format off
+
 STUB(mul_stub, "aten::mul", x * y)
 STUB(div_true_stub, "aten::div", x / y)
 STUB(div_floor_stub, "aten::div", apply(FL_OP_DIV_FLOOR, x, y))
@@ -287,3 +290,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 }  // namespace fl::bridge
+// clang-format on

@@ -17,6 +17,9 @@ using namespace at::native;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kPi = std::numbers::pi;
 
+// The tables stay as they are laid out.
+// clang-format off
+
 STUB(abs_stub, "aten::abs", abs(x))
 STUB(acos_stub, "aten::acos", apply(FL_OP_ACOS, x))
 STUB(acosh_stub, "aten::acosh", apply(FL_OP_ACOSH, x))
@@ -164,3 +167,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 }  // namespace fl::bridge
+// clang-format on

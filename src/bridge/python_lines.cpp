@@ -35,7 +35,7 @@ bool is_library(std::string_view file) {
 // for each line and kept for ever.
 const char* intern(std::string_view file, int line) {
   using Lines = std::map<std::pair<std::string, int>, std::string>;
-  static auto& lines = *new Lines;  // guarded by the interpreter lock…
+  static auto& lines = *new Lines;       // guarded by the interpreter lock…
   static auto& mutex = *new std::mutex;  // …where Python has one
   std::lock_guard lock(mutex);
   auto [place, is_new] = lines.try_emplace({std::string(file), line});

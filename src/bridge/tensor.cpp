@@ -19,7 +19,8 @@ uint8_t to_dtype(ScalarType type) noexcept {
     set(at::kShort, FL_I16), set(at::kUInt32, FL_U32), set(at::kInt, FL_I32), set(at::kUInt64, FL_U64);
     set(at::kLong, FL_I64), set(at::kHalf, FL_F16), set(at::kBFloat16, FL_BF16), set(at::kFloat, FL_F32);
     set(at::kDouble, FL_F64), set(at::kComplexHalf, FL_C32), set(at::kComplexFloat, FL_C64);
-    set(at::kComplexDouble, FL_C128), set(at::kFloat8_e4m3fn, FL_F8_E4M3FN), set(at::kFloat8_e5m2, FL_F8_E5M2);
+    set(at::kComplexDouble, FL_C128), set(at::kFloat8_e4m3fn, FL_F8_E4M3FN),
+        set(at::kFloat8_e5m2, FL_F8_E5M2);
     set(at::kFloat8_e4m3fnuz, FL_F8_E4M3FNUZ), set(at::kFloat8_e5m2fnuz, FL_F8_E5M2FNUZ);
     return t;
   }();
@@ -35,11 +36,19 @@ ScalarType to_scalar_type(uint8_t dtype) noexcept {
 fl_scalar to_scalar(const at::Scalar& value, uint8_t type) {
   fl_scalar s{};
   switch (type) {
-    case FL_F16: case FL_BF16: case FL_F32: case FL_F64:
-    case FL_F8_E4M3FN: case FL_F8_E5M2: case FL_F8_E4M3FNUZ: case FL_F8_E5M2FNUZ:
+    case FL_F16:
+    case FL_BF16:
+    case FL_F32:
+    case FL_F64:
+    case FL_F8_E4M3FN:
+    case FL_F8_E5M2:
+    case FL_F8_E4M3FNUZ:
+    case FL_F8_E5M2FNUZ:
       s.v.f = value.isComplex() ? value.toComplexDouble().real() : value.toDouble();
       return s;
-    case FL_C32: case FL_C64: case FL_C128: {
+    case FL_C32:
+    case FL_C64:
+    case FL_C128: {
       auto c = value.toComplexDouble();
       s.v.f = c.real();
       s.imag = c.imag();
@@ -96,7 +105,8 @@ Tensor empty(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<at
   ScalarType type = c10::dtype_or_default(dtype);
   Tensor t = make_tensor(d, at::detail::computeStorageNbytesContiguous(size, c10::elementSize(type)), type);
   if (size.size() != 1 || size[0] != 0) t.unsafeGetTensorImpl()->generic_set_sizes_contiguous(size);
-  if (format && *format != at::MemoryFormat::Contiguous) t.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+  if (format && *format != at::MemoryFormat::Contiguous)
+    t.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   fill_if_deterministic(t);
   return t;
 }
@@ -122,7 +132,8 @@ const Tensor& resize_(const Tensor& self, IntArrayRef size, std::optional<at::Me
   auto* impl = self.unsafeGetTensorImpl();
   size_t before = self.storage().nbytes();
   if (impl->sizes() != size) {
-    size_t bytes = at::detail::computeStorageNbytesContiguous(size, self.dtype().itemsize(), self.storage_offset());
+    size_t bytes =
+        at::detail::computeStorageNbytesContiguous(size, self.dtype().itemsize(), self.storage_offset());
     impl->generic_set_sizes_contiguous(size);
     if (self.numel() > 0) guarded([&] { grow_storage(impl, bytes); });
   }
@@ -137,7 +148,8 @@ const Tensor& resize_(const Tensor& self, IntArrayRef size, std::optional<at::Me
   return self;
 }
 
-Tensor& set_storage(Tensor& self, c10::Storage storage, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+Tensor& set_storage(Tensor& self, c10::Storage storage, int64_t offset, IntArrayRef size,
+                    IntArrayRef stride) {
   at::native::checkSetStorage(self, storage, offset, size, stride);
   auto* impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(offset);
