@@ -74,9 +74,23 @@ const fl_program* make_program(IteratorOp& op, const at::TensorIteratorBase& ite
   uint8_t memory = to_dtype(iter.dtype(0));
   if (memory == FL_NONE || register_type(memory) == FL_NONE) return nullptr;
   // Integers wrap in the common type, whatever the output's.
-  if (result.type == type && memory != to_dtype(common)) result = b.narrow(result, to_dtype(common));
+  if (result.type == type && memory != to_dtype(common) && c10::isIntegralType(common, false))
+    result = b.narrow(result, to_dtype(common));
   b.store(0, b.cast(result, register_type(memory)), memory);
   return b.finish();
+}
+
+// An integer as the common dtype holds it: PyTorch compares a uint8 with 255 for -1.
+int64_t wrap(int64_t value, ScalarType common) {
+  switch (common) {
+    case at::kByte: return static_cast<uint8_t>(value);
+    case at::kChar: return static_cast<int8_t>(value);
+    case at::kShort: return static_cast<int16_t>(value);
+    case at::kUInt16: return static_cast<uint16_t>(value);
+    case at::kInt: return static_cast<int32_t>(value);
+    case at::kUInt32: return static_cast<uint32_t>(value);
+    default: return value;
+  }
 }
 
 // A CPU number among the inputs, rounded to the common type as PyTorch does.
@@ -107,7 +121,7 @@ fl_scalar number_of(const at::TensorIteratorBase& iter, int operand, ScalarType 
       number.v.i = c10::fetch_and_cast<bool>(dtype, data);
       break;
     default:
-      number.v.i = c10::fetch_and_cast<int64_t>(dtype, data);
+      number.v.i = wrap(c10::fetch_and_cast<int64_t>(dtype, data), common);
   }
   return number;
 }
@@ -179,7 +193,11 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
     if (number_mask >> i & 1) numbers[n++] = number_of(iter, operand, common, type);
     else inputs[n_inputs++] = views.tensors[operand];
   }
-  for (int k = 0; k < n_scalars; ++k) numbers[n++] = to_scalar(scalars[k], type);
+  for (int k = 0; k < n_scalars; ++k) {
+    numbers[n] = to_scalar(scalars[k], type);
+    if (c10::isIntegralType(common, false)) numbers[n].v.i = wrap(numbers[n].v.i, common);
+    ++n;
+  }
   fl_pointwise_args args{program, inputs, views.tensors, numbers};
   // Fault reports show the operands as the user knows them, not as they were coalesced.
   fl_tensor shown[4];
@@ -254,8 +272,10 @@ HostIterator::HostIterator(Op& op, at::TensorIteratorBase& iter, bool promote, b
     bool output = i < iter.noutputs();
     ScalarType wanted = iter.dtype(i);
     if (!output && common) wanted = *common;
-    if (output && common && iter.dtype(i) != *common && iter.operand(i).target_dtype == *common)
-      wanted = *common;
+    // A comparison's bool, abs of a complex number and frexp's exponent are what their kernels write.
+    bool own = wanted == at::kBool || (common && c10::isComplexType(wanted) != c10::isComplexType(*common)) ||
+               (common && c10::isFloatingType(*common) && c10::isIntegralType(wanted, true));
+    if (output && common && !own) wanted = *common;
     if (output) targets_.push_back(host);
     if (wanted != host.scalar_type()) host = host.to(wanted);
     host_.push_back(host);

@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 import torch
-from torch.nn import functional as F
-
 from reference import COMPLEX, FLOATS, LAYOUTS, assert_same, check, make, to_device
+from torch.nn import functional as F
 
 UNARY = """abs acos acosh asin asinh atan atanh ceil cos cosh digamma erf erfc erfinv exp exp2 expm1 floor frac i0 lgamma
 log log10 log1p log2 logical_not neg reciprocal round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt tan tanh trunc
@@ -129,7 +128,10 @@ def test_activation_and_gradient(name, dtype):
         y = ACTIVATIONS[name](x)
         return y, torch.autograd.grad(y, x, torch.ones_like(y))[0]
 
-    check(both, make((31,), dtype, low=-5.0, high=5.0), tolerance=wide(dtype) or (1e-4 if dtype == torch.float32 else None))
+    tolerance = wide(dtype) or (1e-4 if dtype == torch.float32 else None)
+    if name == "hardsigmoid" and dtype == torch.float64:
+        tolerance = 1e-7  # the CPU multiplies by 1/6 in float32
+    check(both, make((31,), dtype, low=-5.0, high=5.0), tolerance=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64], ids=str)
