@@ -11,7 +11,7 @@ TESTS ?= tests
 JOBS ?= 2
 BIN := .venv/bin
 
-SOURCES := $(shell find src chips/sim include kit cmake CMakeLists.txt pyproject.toml README.md -type f) \
+SOURCES := $(shell find src chips/sim include kit CMakeLists.txt pyproject.toml README.md -type f) \
            $(shell find torch_fl -name '*.py')
 
 .PHONY: demo test bench fuzz lint install clean
