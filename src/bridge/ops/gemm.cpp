@@ -87,12 +87,6 @@ bool multiply(Call& call, const Tensor& a, const Tensor& b, const Tensor& out, c
   return true;
 }
 
-void check_numbers(const Tensor& a, const at::Scalar& beta, const at::Scalar& alpha) {
-  if (!at::isIntegralType(a.scalar_type(), true)) return;
-  TORCH_CHECK(!beta.isFloatingPoint(), "For integral input tensors, argument beta must not be a floating point number.");
-  TORCH_CHECK(!alpha.isFloatingPoint(), "For integral input tensors, argument alpha must not be a floating point number.");
-}
-
 void check_dtypes(const char* x, const Tensor& a, const char* y, const Tensor& b) {
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), "expected ", x, " and ", y, " to have the same dtype, but got: ",
               c10::toString(a.scalar_type()), " != ", c10::toString(b.scalar_type()));
@@ -143,7 +137,7 @@ Tensor& mm_out(const Tensor& a, const Tensor& b, Tensor& out) {
   return fallback<ATEN_OP2(mm, out)>(a, b, out);
 }
 
-void check_addmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta, const at::Scalar& alpha) {
+void check_addmm(const Tensor& c, const Tensor& a, const Tensor& b) {
   TORCH_CHECK(a.dim() == 2, "mat1 must be a matrix, got ", a.dim(), "-D tensor");
   TORCH_CHECK(b.dim() == 2, "mat2 must be a matrix, got ", b.dim(), "-D tensor");
   TORCH_CHECK(a.size(1) == b.size(0), "mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1),
@@ -152,12 +146,11 @@ void check_addmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Sc
   TORCH_CHECK(c.scalar_type() == b.scalar_type(), "self and mat2 must have the same dtype, but got ",
               c10::toString(c.scalar_type()), " and ", c10::toString(b.scalar_type()));
   check_broadcast(c, {a.size(0), b.size(1)});
-  check_numbers(a, beta, alpha);
 }
 
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta, const at::Scalar& alpha) {
   static Op op("aten::addmm");
-  check_addmm(c, a, b, beta, alpha);
+  check_addmm(c, a, b);
   Tensor out = empty_like(a, {a.size(0), b.size(1)}, a.scalar_type());
   Call call(op, a);
   if (multiply(call, a, b, out, &c, beta, alpha)) return out;
@@ -167,7 +160,7 @@ Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar
 Tensor& addmm_out(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta, const at::Scalar& alpha,
                   Tensor& out) {
   static Op op("aten::addmm.out");
-  check_addmm(c, a, b, beta, alpha);
+  check_addmm(c, a, b);
   check_out(out, a, {a.size(0), b.size(1)});
   Call call(op, a);
   if (multiply(call, a, b, out, &c, beta, alpha)) return out;
@@ -192,18 +185,17 @@ Tensor& bmm_out(const Tensor& a, const Tensor& b, Tensor& out) {
   return fallback<ATEN_OP2(bmm, out)>(a, b, out);
 }
 
-void check_baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta, const at::Scalar& alpha) {
+void check_baddbmm(const Tensor& c, const Tensor& a, const Tensor& b) {
   check_bmm(a, b);
   TORCH_CHECK(c.scalar_type() == a.scalar_type(), "Input dtypes must be the same, got: input ",
               c10::toString(c.scalar_type()), ", batch1: ", c10::toString(a.scalar_type()), ", batch2: ",
               c10::toString(b.scalar_type()));
   check_broadcast(c, {a.size(0), a.size(1), b.size(2)});
-  check_numbers(a, beta, alpha);
 }
 
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta, const at::Scalar& alpha) {
   static Op op("aten::baddbmm");
-  check_baddbmm(c, a, b, beta, alpha);
+  check_baddbmm(c, a, b);
   Tensor out = empty_like(a, {a.size(0), a.size(1), b.size(2)}, a.scalar_type());
   Call call(op, a);
   if (multiply(call, a, b, out, &c, beta, alpha)) return out;
@@ -213,7 +205,7 @@ Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scal
 Tensor& baddbmm_out(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta, const at::Scalar& alpha,
                     Tensor& out) {
   static Op op("aten::baddbmm.out");
-  check_baddbmm(c, a, b, beta, alpha);
+  check_baddbmm(c, a, b);
   check_out(out, a, {a.size(0), a.size(1), b.size(2)});
   Call call(op, a);
   if (multiply(call, a, b, out, &c, beta, alpha)) return out;
@@ -226,7 +218,6 @@ Tensor& addmv_out(const Tensor& c, const Tensor& a, const Tensor& vector, const 
   Into<at::meta::structured_addmv> shape(out);
   shape.meta(c, a, vector, beta, alpha);
   check_dtypes("mat", a, "vec", vector);
-  check_numbers(a, beta, alpha);
   Call call(op, a);
   Tensor column = out.unsqueeze(1), c_column = c.dim() ? c.unsqueeze(1) : c;
   if (c.scalar_type() == a.scalar_type() && multiply(call, a, vector.unsqueeze(1), column, &c_column, beta, alpha))

@@ -280,6 +280,7 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::optional<bool
 Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
   static Op op("aten::native_dropout_backward");
   static Programs programs;
+  if (!at::isFloatingType(grad.scalar_type())) return grad.mul(mask).mul(scale);  // promotes integers
   Tensor out = at::empty_like(grad);
   Call call(op, grad);
   uint8_t memory = dtype_of(grad), type = to_register(grad.scalar_type());
