@@ -54,7 +54,7 @@ def test_streams_are_ordered_by_events_alone():
 @pytest.mark.parametrize("orders, call, error, words", [
     ("alloc:1+", "torch.empty(1 << 28, device='fl:0')", "torch.OutOfMemoryError", "Tried to allocate"),
     ("kernel=gemm:1", "(x @ x).cpu()", "RuntimeError", "aten::mm"),
-    ("kernel=pointwise:1", "(x + 1).cpu()", "RuntimeError", r"aten::add.*float32\\[64, 64\\]"),
+    ("kernel=pointwise:1", "(x + 1).cpu()", "RuntimeError", r"aten::add.*float32\[64, 64\]"),
     ("lost=0:1", "(x + 1).cpu()", "RuntimeError", "lost|gone"),
 ], ids=lambda v: v if "=" in v or v.startswith("alloc") else "")  # fmt: skip
 def test_an_ordered_fault_reaches_python(orders, call, error, words):

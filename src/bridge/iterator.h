@@ -50,7 +50,7 @@ void check_fits(const at::Scalar& value, ScalarType type);
 //   STUB(tanh_backward_stub, "aten::tanh_backward", x * conj(1 - y * y))
 
 // clang-format off
-#define FORMULA(id, name, ...)                                                                        \
+#define FL_FORMULA(id, name, by_output, ...)                                                          \
   namespace id##_fl {                                                                                 \
   static Value build([[maybe_unused]] Builder& b, [[maybe_unused]] const Value* values,               \
                      [[maybe_unused]] uint8_t type, [[maybe_unused]] ScalarType common) {             \
@@ -59,8 +59,11 @@ void check_fits(const at::Scalar& value, ScalarType type);
     Expr result = __VA_ARGS__;                                                                        \
     return result.v;                                                                                  \
   }                                                                                                   \
-  static IteratorOp op(name, build);                                                                  \
+  static IteratorOp op(name, build, by_output);                                                       \
   }
+#define FORMULA(id, name, ...) FL_FORMULA(id, name, false, __VA_ARGS__)
+// Computed in the output's dtype, whatever the inputs' are.
+#define FORMULA_OF_OUTPUT(id, name, ...) FL_FORMULA(id, name, true, __VA_ARGS__)
 
 #define FL_REGISTER_STUB(stub, function)                                                              \
   }                                                                                                   \

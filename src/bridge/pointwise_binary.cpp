@@ -1,4 +1,6 @@
 // Elementwise operators of two tensors, and where, clamp, lerp: a line each.
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/NativeFunctions.h>
 #include <ATen/CPUFunctions.h>
 #include <ATen/native/BinaryOps.h>
@@ -174,13 +176,62 @@ static void pow_tensor_scalar_kernel(at::TensorIteratorBase& iter, const at::Sca
 FL_REGISTER_STUB(pow_tensor_scalar_stub, ::fl::bridge::pow_tensor_scalar_kernel)
 
 // where: the condition is loaded in the output's type, 0 or 1.
-FORMULA(where_any, "aten::where", select(nonzero(x), y, z))
+FORMULA_OF_OUTPUT(where_any, "aten::where", select(nonzero(x), y, z))
 static void where_kernel_fl(at::TensorIterator& iter) {
-  where_any_fl::op.by_output = true;
   if (!run_iterator(where_any_fl::op, iter))
     run_on_host(where_any_fl::op.op, iter, [](at::TensorIterator& host) { where_kernel(at::kCPU, host); }, false);
 }
 FL_REGISTER_STUB(where_kernel, ::fl::bridge::where_kernel_fl)
+
+// masked_fill: self stays where the mask is not set.
+FORMULA_OF_OUTPUT(masked_fill_number, "aten::masked_fill_", select(nonzero(y), z, x))
+FORMULA_OF_OUTPUT(masked_fill_value, "aten::masked_fill_", select(nonzero(y), z, x))
+
+static at::TensorIterator masked_fill_iterator(const Tensor& self, const Tensor& mask, const Tensor* value) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
+              mask.scalar_type());
+  at::assert_no_internal_overlap(self);
+  at::assert_no_partial_overlap(self, mask);
+  c10::MaybeOwned<Tensor> expanded = at::expand_inplace(self, mask, "masked_fill_");
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
+  config.add_output(self).add_const_input(self).add_owned_const_input(*expanded);
+  if (value) config.add_const_input(*value);
+  return config.build();
+}
+static Tensor& masked_fill_scalar(Tensor& self, const Tensor& mask, const at::Scalar& value) {
+  check_fits(value, self.scalar_type());
+  auto iter = masked_fill_iterator(self, mask, nullptr);
+  if (!run_iterator(masked_fill_number_fl::op, iter, &value, 1))
+    run_on_host(masked_fill_number_fl::op.op, iter, [&](at::TensorIterator& host) {
+      host.output().masked_fill_(host.input(1), value);
+    }, false);
+  return self;
+}
+static Tensor& masked_fill_tensor(Tensor& self, const Tensor& mask, const Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
+              value.dim(), " dimension(s).");
+  if (!is_fl(value)) return masked_fill_scalar(self, mask, value.item());
+  auto iter = masked_fill_iterator(self, mask, &value);
+  if (!run_iterator(masked_fill_value_fl::op, iter))
+    run_on_host(masked_fill_value_fl::op.op, iter, [](at::TensorIterator& host) {
+      host.output().masked_fill_(host.input(1), host.input(2).flatten()[0]);
+    }, false);
+  return self;
+}
+
+// equal: one number crosses to the host.
+static bool equal(const Tensor& self, const Tensor& other) {
+  static Op op("aten::equal");
+  Call call(op, self);
+  if (other.device() != self.device()) throw_mixed_devices(op, self.device(), other.device());
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.dtype(),
+              " but got data type ", other.dtype(), " for argument 'other' in call to equal");
+  if (self.sizes() != other.sizes()) return false;
+  if (self.numel() == 0) return true;
+  call.composed();
+  return at::eq(self, other).all().item<bool>();
+}
 
 // ------------------------------------------------------------- hot functional forms
 // PyTorch's functional form of a structured operator allocates through the
@@ -235,6 +286,9 @@ static Tensor& add_out(const Tensor& self, const Tensor& other, const at::Scalar
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("masked_fill_.Scalar", masked_fill_scalar);
+  m.impl("masked_fill_.Tensor", masked_fill_tensor);
+  m.impl("equal", equal);
   m.impl("add.Tensor", add_tensor);
   m.impl("sub.Tensor", sub_tensor);
   m.impl("mul.Tensor", mul_tensor);

@@ -200,3 +200,19 @@ def test_conjugate_and_negative_views():
     there = to_device(z)
     assert_same(there.conj(), z.conj().resolve_conj())
     assert_same(there.conj().imag, z.conj().imag.resolve_neg())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64], ids=str)
+def test_masked_fill(dtype):
+    x, mask = make((4, 5), dtype), make((4, 5), torch.bool, 3)
+    value = 1 if dtype != torch.float32 else float("-inf")
+    check(lambda x, m: x.masked_fill(m, value), x, mask)
+    check(lambda x, m: x.t().masked_fill_(m[:1].t(), value), x, mask)
+    check(lambda x, m: x.masked_fill_(m, x[0, 0].clone()), x, mask)
+    check(lambda x, m: x.masked_fill(m, torch.tensor(value).to(x.dtype)), x, mask)
+    check(lambda x, m: x.masked_fill_(m.to(torch.int32), value), x, mask)
+
+
+def test_equal():
+    x = make((4, 5), torch.float32)
+    check(lambda x: (torch.equal(x, x.clone()), torch.equal(x, x + 1), torch.equal(x, x[:2]), torch.equal(x[:0], x[:0])), x)
