@@ -33,7 +33,9 @@ struct Attention {
 };
 
 template <class S>
-S* head(const Tensor& t, int64_t b, int64_t h) { return t.as<S>() + b * t.strides[0] + h * t.strides[1]; }
+S* head(const Tensor& t, int64_t b, int64_t h) {
+  return t.as<S>() + b * t.strides[0] + h * t.strides[1];
+}
 
 // e^x, to a few units in the last place; 0 below the normal range, NaN stays.
 // Straight-line code, so that loops over it become vectors.
@@ -41,7 +43,8 @@ template <class T>
 [[gnu::always_inline]] inline T exponential(T x) {
   constexpr bool kSingle = sizeof(T) == 4;
   using I = std::conditional_t<kSingle, int32_t, int64_t>;
-  constexpr T kMagic = kSingle ? T(0x1.8p23) : T(0x1.8p52);  // adding it rounds to an integer, in the low bits
+  constexpr T kMagic =
+      kSingle ? T(0x1.8p23) : T(0x1.8p52);  // adding it rounds to an integer, in the low bits
   constexpr int kMantissa = std::numeric_limits<T>::digits - 1;
   constexpr T kLowest = kSingle ? T(-87.3) : T(-708.3), kHighest = kSingle ? T(88.7) : T(709.7);
   T y = x < kLowest ? kLowest : x > kHighest ? kHighest : x;
@@ -49,7 +52,8 @@ template <class T>
   T n = shifted - kMagic;
   // ln 2 in two parts: n × the first is exact.
   constexpr T kHigh = kSingle ? T(0x1.62ep-1) : T(0x1.62e42feep-1);
-  constexpr T kLow = kSingle ? T(0.69314718055994530942L - 0x1.62ep-1L) : T(0.69314718055994530942L - 0x1.62e42feep-1L);
+  constexpr T kLow =
+      kSingle ? T(0.69314718055994530942L - 0x1.62ep-1L) : T(0.69314718055994530942L - 0x1.62e42feep-1L);
   T r = (y - n * kHigh) - n * kLow;
   T sum = 1;
   constexpr int kTerms = kSingle ? 8 : 14;
@@ -63,8 +67,8 @@ template <class T>
 // Add the bias of keys s0…s0+keys and queries l0…l0+queries to the scores, and
 // hide from each query what comes after it.
 template <class S, class T>
-void bias_and_mask(const Attention& a, int64_t b, int64_t h, int64_t l0, int64_t queries, int64_t s0, int64_t keys,
-                   T* scores, int64_t width) {
+void bias_and_mask(const Attention& a, int64_t b, int64_t h, int64_t l0, int64_t queries, int64_t s0,
+                   int64_t keys, T* scores, int64_t width) {
   if (a.bias) {
     const S* from = head<S>(a.bias, b, h) + l0 * a.bias.strides[2] + s0 * a.bias.strides[3];
     int64_t sl = a.bias.strides[2], ss = a.bias.strides[3];
@@ -82,8 +86,8 @@ void bias_and_mask(const Attention& a, int64_t b, int64_t h, int64_t l0, int64_t
 
 // A block of queries, [features, width] and scaled, zeros behind the last.
 template <class S, class T>
-void load_queries(T* to, int64_t width, const S* from, int64_t row, int64_t column, int64_t queries, int64_t features,
-                  T scale) {
+void load_queries(T* to, int64_t width, const S* from, int64_t row, int64_t column, int64_t queries,
+                  int64_t features, T scale) {
   load_transposed(to, width, from, column, row, features, queries);
   for (int64_t e = 0; e < features; ++e) {
     for (int64_t l = 0; l < queries; ++l) to[e * width + l] *= scale;
@@ -99,14 +103,16 @@ bool as_compute_type(Context& context, Tensor& t) {
     int64_t heads = t.sizes[1], rows = t.sizes[2], columns = t.sizes[3];
     T* copy = static_cast<T*>(context.scratch(t.numel() * sizeof(T)));
     if (!copy) return false;
-    parallel(t.sizes[0] * heads * rows, std::max<int64_t>(1, 16384 / columns), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const S* from = head<S>(t, i / rows / heads, i / rows % heads) + i % rows * t.strides[2];
-        load_row(copy + i * columns, from, t.strides[3], columns);
-      }
-    });
+    parallel(t.sizes[0] * heads * rows, std::max<int64_t>(1, 16384 / columns),
+             [&](int64_t begin, int64_t end) {
+               for (int64_t i = begin; i < end; ++i) {
+                 const S* from = head<S>(t, i / rows / heads, i / rows % heads) + i % rows * t.strides[2];
+                 load_row(copy + i * columns, from, t.strides[3], columns);
+               }
+             });
     t.data = reinterpret_cast<char*>(copy);
-    t.strides[3] = 1, t.strides[2] = columns, t.strides[1] = rows * columns, t.strides[0] = heads * rows * columns;
+    t.strides[3] = 1, t.strides[2] = columns, t.strides[1] = rows * columns,
+    t.strides[0] = heads * rows * columns;
   }
   return true;
 }
@@ -114,10 +120,14 @@ bool as_compute_type(Context& context, Tensor& t) {
 template <class F>
 void with_attention_types(uint8_t dtype, F&& f) {
   switch (dtype) {
-    case FL_F16: return f(f16(), float());
-    case FL_BF16: return f(bf16(), float());
-    case FL_F32: return f(float(), float());
-    default: return f(double(), double());
+    case FL_F16:
+      return f(f16(), float());
+    case FL_BF16:
+      return f(bf16(), float());
+    case FL_F32:
+      return f(float(), float());
+    default:
+      return f(double(), double());
   }
 }
 

@@ -99,7 +99,9 @@ void prepare_operand(Operand& o, const memory::desc& user, const memory::desc& k
 }
 
 template <class Desc>
-bool optimised(const Desc& desc) { return desc && !std::strstr(desc.impl_info_str(), "ref"); }
+bool optimised(const Desc& desc) {
+  return desc && !std::strstr(desc.impl_info_str(), "ref");
+}
 
 // Leaves p.kernel unusable when oneDNN has nothing optimised.
 void prepare(Prepared& p, const Conv& c) {
@@ -132,9 +134,10 @@ void prepare(Prepared& p, const Conv& c) {
     prepare_operand(p.y, y, dy, c.kind == FL_CONV_FORWARD);
   };
   dnnl::convolution_forward::primitive_desc forward(
-      dnnl_engine(), c.kind == FL_CONV_FORWARD ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training,
-      algorithm, any_x, any_w, c.kind == FL_CONV_FORWARD ? bias : memory::desc(), any_y, stride, dilation, padding, right,
-      attr, true);
+      dnnl_engine(),
+      c.kind == FL_CONV_FORWARD ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training,
+      algorithm, any_x, any_w, c.kind == FL_CONV_FORWARD ? bias : memory::desc(), any_y, stride, dilation,
+      padding, right, attr, true);
   if (c.kind == FL_CONV_FORWARD) {
     if (!optimised(forward)) return;
     bind(forward, DNNL_ARG_SRC, forward.src_desc(), DNNL_ARG_WEIGHTS, forward.weights_desc(), DNNL_ARG_DST,
@@ -143,17 +146,18 @@ void prepare(Prepared& p, const Conv& c) {
   }
   if (!forward) return;
   if (c.kind == FL_CONV_BACKWARD_DATA) {
-    dnnl::convolution_backward_data::primitive_desc desc(dnnl_engine(), algorithm, any_x, any_w, any_y, stride, dilation,
-                                                         padding, right, forward, attr, true);
+    dnnl::convolution_backward_data::primitive_desc desc(
+        dnnl_engine(), algorithm, any_x, any_w, any_y, stride, dilation, padding, right, forward, attr, true);
     if (!optimised(desc)) return;
-    bind(desc, DNNL_ARG_DIFF_SRC, desc.diff_src_desc(), DNNL_ARG_WEIGHTS, desc.weights_desc(), DNNL_ARG_DIFF_DST,
-         desc.diff_dst_desc(), 0);
+    bind(desc, DNNL_ARG_DIFF_SRC, desc.diff_src_desc(), DNNL_ARG_WEIGHTS, desc.weights_desc(),
+         DNNL_ARG_DIFF_DST, desc.diff_dst_desc(), 0);
   } else {
-    dnnl::convolution_backward_weights::primitive_desc desc(dnnl_engine(), algorithm, any_x, any_w, bias, any_y, stride,
-                                                            dilation, padding, right, forward, attr, true);
+    dnnl::convolution_backward_weights::primitive_desc desc(dnnl_engine(), algorithm, any_x, any_w, bias,
+                                                            any_y, stride, dilation, padding, right, forward,
+                                                            attr, true);
     if (!optimised(desc)) return;
-    bind(desc, DNNL_ARG_SRC, desc.src_desc(), DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(), DNNL_ARG_DIFF_DST,
-         desc.diff_dst_desc(), DNNL_ARG_DIFF_BIAS);
+    bind(desc, DNNL_ARG_SRC, desc.src_desc(), DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(),
+         DNNL_ARG_DIFF_DST, desc.diff_dst_desc(), DNNL_ARG_DIFF_BIAS);
   }
 }
 
@@ -177,7 +181,8 @@ void leave(Context& context, Operand& o, const Tensor& t, void* memory) {
 // False: oneDNN does not take it, and nothing happened.
 bool convolve_onednn(Context& context, const Conv& c) {
   thread_local PrimitiveCache<Prepared> cache;
-  if (!plain(c.x) || !plain(c.w) || !plain(c.y) || (c.bias && c.bias.strides[0] != 1 && c.bias.sizes[0] != 1)) return false;
+  if (!plain(c.x) || !plain(c.w) || !plain(c.y) || (c.bias && c.bias.strides[0] != 1 && c.bias.sizes[0] != 1))
+    return false;
   PrimitiveKey key;
   key.add(c.x.dtype | c.kind << 8 | (c.bias ? 1 << 16 : 0) | static_cast<int64_t>(c.groups) << 32);
   for (const Tensor* t : {&c.x, &c.w, &c.y}) {
@@ -197,8 +202,10 @@ bool convolve_onednn(Context& context, const Conv& c) {
     }
   });
   if (!p.kernel.usable()) return false;
-  bool data = c.kind == FL_CONV_BACKWARD_DATA, weight = c.kind == FL_CONV_BACKWARD_WEIGHT, forward = !data && !weight;
-  void *x = enter(context, p.x, c.x, data), *w = enter(context, p.w, c.w, weight), *y = enter(context, p.y, c.y, forward);
+  bool data = c.kind == FL_CONV_BACKWARD_DATA, weight = c.kind == FL_CONV_BACKWARD_WEIGHT,
+       forward = !data && !weight;
+  void *x = enter(context, p.x, c.x, data), *w = enter(context, p.w, c.w, weight),
+       *y = enter(context, p.y, c.y, forward);
   if (!x || !w || !y) return true;
   p.kernel.set(data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, x);
   p.kernel.set(weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w);
@@ -304,7 +311,8 @@ bool convolve_one_by_one(Context& context, const Conv& c) {
 // a row of x is shorter than the stride.
 bool known_wrong(const Conv& c) {
   int last = c.x.ndim - 1;
-  return c.kind == FL_CONV_BACKWARD_WEIGHT && c.x.dtype != FL_F32 && c.x.sizes[last] < c.stride[c.spatial() - 1];
+  return c.kind == FL_CONV_BACKWARD_WEIGHT && c.x.dtype != FL_F32 &&
+         c.x.sizes[last] < c.stride[c.spatial() - 1];
 }
 
 void run_conv(Context& context, const Conv& c) {
@@ -363,19 +371,27 @@ void convert(const Tensor& from, const Tensor& to) {
   };
   if (from.dtype == FL_F64) return run(double(), double());
   switch (from.dtype << 8 | to.dtype) {
-    case FL_F32 << 8 | FL_F32: return run(float(), float());
-    case FL_F16 << 8 | FL_F16: case FL_BF16 << 8 | FL_BF16: return run(uint16_t(), uint16_t());
-    case FL_F16 << 8 | FL_F32: return run(f16(), float());
-    case FL_BF16 << 8 | FL_F32: return run(bf16(), float());
-    case FL_F32 << 8 | FL_F16: return run(float(), f16());
-    case FL_F32 << 8 | FL_BF16: return run(float(), bf16());
+    case FL_F32 << 8 | FL_F32:
+      return run(float(), float());
+    case FL_F16 << 8 | FL_F16:
+    case FL_BF16 << 8 | FL_BF16:
+      return run(uint16_t(), uint16_t());
+    case FL_F16 << 8 | FL_F32:
+      return run(f16(), float());
+    case FL_BF16 << 8 | FL_F32:
+      return run(bf16(), float());
+    case FL_F32 << 8 | FL_F16:
+      return run(float(), f16());
+    case FL_F32 << 8 | FL_BF16:
+      return run(float(), bf16());
   }
 }
 
 void claim_conv(Claims& claims) { claims.push_back({FL_ENTRY_CONV, FL_ANY, kConvDtypes}); }
 
 fl_status conv(const fl_launch* launch, const fl_conv_args* args) {
-  if (!(kConvDtypes & FL_BIT(args->x.dtype)) || args->kind < 0 || args->kind > FL_CONV_BACKWARD_WEIGHT) return FL_UNSUPPORTED;
+  if (!(kConvDtypes & FL_BIT(args->x.dtype)) || args->kind < 0 || args->kind > FL_CONV_BACKWARD_WEIGHT)
+    return FL_UNSUPPORTED;
   const fl_tensor *x = &args->x, *w = &args->w, *y = &args->y;
   if (x->dtype != w->dtype || x->dtype != y->dtype || (args->bias && args->bias->dtype != x->dtype)) {
     set_error("conv: x, w, y and bias must have one dtype");

@@ -25,13 +25,22 @@ struct Windows {
   int64_t in_size = 1, out_size = 1, taps = 1;
 
   Windows(const Conv& c, const Tensor& tx, const Tensor& tw, const Tensor& ty)
-      : x(tx.as<T>()), w(tw.as<T>()), y(ty.as<T>()), bias(c.bias.as<T>()), bias_stride(c.bias ? c.bias.strides[0] : 0),
-        batch(tx.sizes[0]), groups(c.groups), channels(tw.sizes[1]), filters(tw.sizes[0] / c.groups) {
+      : x(tx.as<T>()),
+        w(tw.as<T>()),
+        y(ty.as<T>()),
+        bias(c.bias.as<T>()),
+        bias_stride(c.bias ? c.bias.strides[0] : 0),
+        batch(tx.sizes[0]),
+        groups(c.groups),
+        channels(tw.sizes[1]),
+        filters(tw.sizes[0] / c.groups) {
     int missing = 3 - c.spatial();
     for (int i = 0; i < 3; ++i) {
       int d = i - missing;
-      in[i] = d < 0 ? 1 : tx.sizes[2 + d], window[i] = d < 0 ? 1 : tw.sizes[2 + d], out[i] = d < 0 ? 1 : ty.sizes[2 + d];
-      stride[i] = d < 0 ? 1 : c.stride[d], padding[i] = d < 0 ? 0 : c.padding[d], dilation[i] = d < 0 ? 1 : c.dilation[d];
+      in[i] = d < 0 ? 1 : tx.sizes[2 + d], window[i] = d < 0 ? 1 : tw.sizes[2 + d],
+      out[i] = d < 0 ? 1 : ty.sizes[2 + d];
+      stride[i] = d < 0 ? 1 : c.stride[d], padding[i] = d < 0 ? 0 : c.padding[d],
+      dilation[i] = d < 0 ? 1 : c.dilation[d];
       in_size *= in[i], out_size *= out[i], taps *= window[i];
     }
   }
@@ -50,7 +59,8 @@ struct Windows {
       int64_t z = p0 / out[2] / out[1], r = p0 / out[2] % out[1], q = p0 % out[2];
       T* plane = image + channel * in_size;
       for (int64_t p = p0; p < p1; ++p) {
-        int64_t i0 = z * stride[0] - padding[0] + k0 * dilation[0], i1 = r * stride[1] - padding[1] + k1 * dilation[1],
+        int64_t i0 = z * stride[0] - padding[0] + k0 * dilation[0],
+                i1 = r * stride[1] - padding[1] + k1 * dilation[1],
                 i2 = q * stride[2] - padding[2] + k2 * dilation[2];
         bool inside = i0 >= 0 && i0 < in[0] && i1 >= 0 && i1 < in[1] && i2 >= 0 && i2 < in[2];
         f(c - c0, p - p0, inside ? plane + (i0 * in[1] + i1) * in[2] + i2 : nullptr);
@@ -66,8 +76,10 @@ struct Windows {
     int64_t p1 = std::min(p0 + kPositions, out_size), count = p1 - p0;
     for (int64_t c0 = 0; c0 < columns(); c0 += kColumns) {
       int64_t c1 = std::min(c0 + kColumns, columns());
-      visit(image(n, g), c0, c1, p0, p1, [&](int64_t c, int64_t p, T* at) { gathered[c * kPositions + p] = at ? *at : T(0); });
-      block_multiply(filters, count, c1 - c0, weights(g) + c0, columns(), 1, gathered, kPositions, tile, kPositions, c0 > 0);
+      visit(image(n, g), c0, c1, p0, p1,
+            [&](int64_t c, int64_t p, T* at) { gathered[c * kPositions + p] = at ? *at : T(0); });
+      block_multiply(filters, count, c1 - c0, weights(g) + c0, columns(), 1, gathered, kPositions, tile,
+                     kPositions, c0 > 0);
     }
     T* to = result(n, g);
     for (int64_t f = 0; f < filters; ++f) {
@@ -87,7 +99,8 @@ struct Windows {
       }
       for (int64_t c0 = 0; c0 < columns(); c0 += kColumns) {
         int64_t c1 = std::min(c0 + kColumns, columns());
-        block_multiply(c1 - c0, p1 - p0, filters, weights(g) + c0, 1, columns(), grad, kPositions, gathered, kPositions, false);
+        block_multiply(c1 - c0, p1 - p0, filters, weights(g) + c0, 1, columns(), grad, kPositions, gathered,
+                       kPositions, false);
         visit(to, c0, c1, p0, p1, [&](int64_t c, int64_t p, T* at) {
           if (at) *at += gathered[c * kPositions + p];
         });
@@ -101,11 +114,14 @@ struct Windows {
     for (int64_t n = 0; n < batch; ++n) {
       for (int64_t p0 = 0; p0 < out_size; p0 += kPositions) {
         int64_t p1 = std::min(p0 + kPositions, out_size);
-        visit(image(n, g), c0, c1, p0, p1, [&](int64_t c, int64_t p, T* at) { gathered[p * width + c] = at ? *at : T(0); });
-        block_multiply(filters, c1 - c0, p1 - p0, result(n, g) + p0, out_size, 1, gathered, width, tile, width, n + p0 > 0);
+        visit(image(n, g), c0, c1, p0, p1,
+              [&](int64_t c, int64_t p, T* at) { gathered[p * width + c] = at ? *at : T(0); });
+        block_multiply(filters, c1 - c0, p1 - p0, result(n, g) + p0, out_size, 1, gathered, width, tile,
+                       width, n + p0 > 0);
       }
     }
-    for (int64_t f = 0; f < filters; ++f) std::copy(tile + f * width, tile + f * width + c1 - c0, weights(g) + f * columns() + c0);
+    for (int64_t f = 0; f < filters; ++f)
+      std::copy(tile + f * width, tile + f * width + c1 - c0, weights(g) + f * columns() + c0);
   }
 
   void backward_bias(int64_t k) const {
@@ -132,7 +148,8 @@ void convolve(Context& context, const Conv& c) {
   }
   Windows<T> w(c, dense[0], dense[1], dense[2]);
   const int64_t gathered_size = kColumns * kPositions, tile_size = w.filters * std::max(kPositions, kColumns);
-  T* memory = static_cast<T*>(context.scratch(omp_get_max_threads() * (gathered_size + tile_size) * sizeof(T)));
+  T* memory =
+      static_cast<T*>(context.scratch(omp_get_max_threads() * (gathered_size + tile_size) * sizeof(T)));
   if (!memory) return;
   auto mine = [&] { return memory + omp_get_thread_num() * (gathered_size + tile_size); };
   if (c.kind == FL_CONV_FORWARD) {
@@ -140,16 +157,19 @@ void convolve(Context& context, const Conv& c) {
     parallel(w.batch * w.groups * chunks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         int64_t image = i / chunks;
-        w.forward(image / w.groups, image % w.groups, i % chunks * kPositions, mine(), mine() + gathered_size);
+        w.forward(image / w.groups, image % w.groups, i % chunks * kPositions, mine(),
+                  mine() + gathered_size);
       }
     });
   } else if (c.kind == FL_CONV_BACKWARD_DATA) {
     parallel(w.batch * w.groups, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) w.backward_data(i / w.groups, i % w.groups, mine() + gathered_size, mine());
+      for (int64_t i = begin; i < end; ++i)
+        w.backward_data(i / w.groups, i % w.groups, mine() + gathered_size, mine());
     });
   } else {
     // Narrower columns where wide ones would leave threads without work.
-    int64_t width = std::clamp<int64_t>(w.columns() * w.groups / (2 * omp_get_max_threads()) / 64 * 64, 64, kColumns);
+    int64_t width =
+        std::clamp<int64_t>(w.columns() * w.groups / (2 * omp_get_max_threads()) / 64 * 64, 64, kColumns);
     int64_t blocks = (w.columns() + width - 1) / width;
     parallel(w.groups * blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {

@@ -11,8 +11,8 @@ namespace sim {
 namespace {
 
 constexpr uint32_t kHalf = FL_BIT(FL_F16) | FL_BIT(FL_BF16);
-constexpr uint32_t kIntegers = FL_BIT(FL_U8) | FL_BIT(FL_I8) | FL_BIT(FL_U16) | FL_BIT(FL_I16) | FL_BIT(FL_U32) |
-                               FL_BIT(FL_I32) | FL_BIT(FL_U64) | FL_BIT(FL_I64);
+constexpr uint32_t kIntegers = FL_BIT(FL_U8) | FL_BIT(FL_I8) | FL_BIT(FL_U16) | FL_BIT(FL_I16) |
+                               FL_BIT(FL_U32) | FL_BIT(FL_I32) | FL_BIT(FL_U64) | FL_BIT(FL_I64);
 constexpr uint32_t kGemmDtypes =
     kHalf | FL_BIT(FL_F32) | FL_BIT(FL_F64) | FL_BIT(FL_C64) | FL_BIT(FL_C128) | kIntegers;
 
@@ -63,8 +63,9 @@ bool detach(Context& context, Matrix& x, int64_t batch, int64_t rows, int64_t co
 }
 
 bool row_bias(const Gemm& g) {
-  return g.c.data && is_one(g.dtype, g.alpha) && is_one(g.dtype, g.beta) && (g.c.strides[2] == 1 || g.n == 1) &&
-         (g.c.strides[1] == 0 || g.m == 1) && (g.c.strides[0] == 0 || g.batch == 1);
+  return g.c.data && is_one(g.dtype, g.alpha) && is_one(g.dtype, g.beta) &&
+         (g.c.strides[2] == 1 || g.n == 1) && (g.c.strides[1] == 0 || g.m == 1) &&
+         (g.c.strides[0] == 0 || g.batch == 1);
 }
 
 bool in_place(const Gemm& g) {
@@ -95,7 +96,8 @@ void finish(Context& context, const Gemm& g, const Epilogue* e, const Matrix& ro
 // False: oneDNN does not take it, and nothing happened.
 bool multiply_onednn(Context& context, Gemm g, const Epilogue* epilogue) {
   Epilogue turned;
-  if (g.out.strides[2] != 1 && g.n > 1 && (g.out.strides[1] == 1 || g.m == 1) && !(epilogue && epilogue->indexed)) {
+  if (g.out.strides[2] != 1 && g.n > 1 && (g.out.strides[1] == 1 || g.m == 1) &&
+      !(epilogue && epilogue->indexed)) {
     if (epilogue) turned = *epilogue, epilogue = &turned;
     transpose(g, epilogue ? &turned : nullptr);
   }
@@ -138,7 +140,8 @@ void run_gemm(Context& context, const Gemm& gemm, const Epilogue* epilogue) {
   if (g.out.data == g.b.data && !detach(context, g.b, g.batch, g.k, g.n, g.dtype)) return;
   const Epilogue* last = epilogue ? &e : nullptr;
   bool small = g.m * g.n * g.k <= kSmall;
-  if (dnnl_type(g.dtype) != dnnl::memory::data_type::undef && !small && multiply_onednn(context, g, last)) return;
+  if (dnnl_type(g.dtype) != dnnl::memory::data_type::undef && !small && multiply_onednn(context, g, last))
+    return;
   multiply_blocked(context, g, last);
 }
 

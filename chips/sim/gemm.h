@@ -49,8 +49,8 @@ constexpr int kRowSegment = 512;
 // R: float, double, uint64_t, and pairs of float and double for complex, given
 // as 2n numbers.
 template <class R, bool Complex>
-void finish_row(Context& context, const Gemm& gemm, const Epilogue* epilogue, int64_t z, int64_t m, int64_t n0,
-                int64_t n, R* row);
+void finish_row(Context& context, const Gemm& gemm, const Epilogue* epilogue, int64_t z, int64_t m,
+                int64_t n0, int64_t n, R* row);
 
 inline bool is_one(uint8_t dtype, const fl_scalar& s) {
   bool complex = dtype == FL_C64 || dtype == FL_C128;

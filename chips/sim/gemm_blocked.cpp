@@ -14,18 +14,31 @@ constexpr int64_t kBlockRows = 96, kBlockColumns = 256, kBlockDepth = 256;
 template <class F>
 void with_storage(uint8_t dtype, F&& f) {
   switch (dtype) {
-    case FL_U8: return f(uint8_t());
-    case FL_I8: return f(int8_t());
-    case FL_U16: return f(uint16_t());
-    case FL_I16: return f(int16_t());
-    case FL_U32: return f(uint32_t());
-    case FL_I32: return f(int32_t());
-    case FL_U64: return f(uint64_t());
-    case FL_I64: return f(int64_t());
-    case FL_F16: return f(f16());
-    case FL_BF16: return f(bf16());
-    case FL_F32: case FL_C64: return f(float());
-    default: return f(double());
+    case FL_U8:
+      return f(uint8_t());
+    case FL_I8:
+      return f(int8_t());
+    case FL_U16:
+      return f(uint16_t());
+    case FL_I16:
+      return f(int16_t());
+    case FL_U32:
+      return f(uint32_t());
+    case FL_I32:
+      return f(int32_t());
+    case FL_U64:
+      return f(uint64_t());
+    case FL_I64:
+      return f(int64_t());
+    case FL_F16:
+      return f(f16());
+    case FL_BF16:
+      return f(bf16());
+    case FL_F32:
+    case FL_C64:
+      return f(float());
+    default:
+      return f(double());
   }
 }
 
@@ -51,23 +64,24 @@ void with_storage_of(uint8_t dtype, F&& f) {
 // Both packers serve complex matrices too: `step` numbers make an element,
 // and `part` says which.
 template <class T>
-void pack_rows(T* to, int64_t to_row, uint8_t dtype, const char* from, int64_t row, int64_t column, int64_t rows,
-               int64_t columns, int step, int part) {
+void pack_rows(T* to, int64_t to_row, uint8_t dtype, const char* from, int64_t row, int64_t column,
+               int64_t rows, int64_t columns, int step, int part) {
   with_storage_of<T>(dtype, [&](auto s) {
     using S = decltype(s);
     const S* p = reinterpret_cast<const S*>(from) + part;
     if (row == 1 && column != 1 && step == 1 && rows > 1) {
       load_transposed(to, to_row, p, row, column, rows, columns);
     } else {
-      for (int64_t i = 0; i < rows; ++i) load_row(to + i * to_row, p + i * row * step, column * step, columns);
+      for (int64_t i = 0; i < rows; ++i)
+        load_row(to + i * to_row, p + i * row * step, column * step, columns);
     }
   });
 }
 
 // a's block as strips of kMaxRows rows, column by column within a strip.
 template <class T>
-void pack_strips(T* to, int64_t depth, uint8_t dtype, const char* from, int64_t row, int64_t column, int64_t rows,
-                 int64_t columns, int step, int part, bool negate) {
+void pack_strips(T* to, int64_t depth, uint8_t dtype, const char* from, int64_t row, int64_t column,
+                 int64_t rows, int64_t columns, int step, int part, bool negate) {
   constexpr int kRows = MicroKernel<T>::kMaxRows;
   with_storage_of<T>(dtype, [&](auto s) {
     using S = decltype(s);
@@ -111,7 +125,8 @@ struct Blocks {
     b_direct = plain && g.b.strides[2] == 1 && g.m <= 4 * block_rows && g.n % kernel.lanes == 0;
     a_direct = plain && (g.n <= 2 * kBlockColumns || g.a.strides[2] == 1);
     int64_t rows = (block_rows + kRows - 1) / kRows * kRows;
-    int64_t depth = std::min<int64_t>(g.k, kDepth), columns = kernel.padded(std::min<int64_t>(g.n, kBlockColumns));
+    int64_t depth = std::min<int64_t>(g.k, kDepth),
+            columns = kernel.padded(std::min<int64_t>(g.n, kBlockColumns));
     a_size = a_direct ? 0 : kPlanes * kPlanes * depth * rows;
     b_size = b_direct ? 0 : kPlanes * depth * columns;
     tile_size = kPlanes * rows * columns;
@@ -149,10 +164,12 @@ struct Blocks {
       const char* b = g.b.data + (z * bs[0] + k0 * bs[1] + n0 * bs[2]) * element;
       if (!b_direct && !b_ready) {
         for (int part = 0; part < kPlanes; ++part) {
-          pack_rows(packed_b + part * depth * width, width, g.dtype, b, bs[1], bs[2], depth, columns, step, part);
+          pack_rows(packed_b + part * depth * width, width, g.dtype, b, bs[1], bs[2], depth, columns, step,
+                    part);
         }
         if (width != columns) {
-          for (int64_t p = 0; p < full; ++p) std::fill(packed_b + p * width + columns, packed_b + (p + 1) * width, T(0));
+          for (int64_t p = 0; p < full; ++p)
+            std::fill(packed_b + p * width + columns, packed_b + (p + 1) * width, T(0));
         }
       }
       // (ar + i ai)(br + i bi): real [ar, -ai]·[br; bi], imaginary [ai, ar]·[br; bi]
@@ -160,8 +177,8 @@ struct Blocks {
       if (!a_direct) {
         for (int plane = 0; plane < kPlanes; ++plane) {
           for (int part = 0; part < kPlanes; ++part) {
-            pack_strips(packed_a + plane * strips + part * depth * kRows, full, g.dtype, a, as[1], as[2], rows, depth,
-                        step, plane ^ part, plane == 0 && part == 1);
+            pack_strips(packed_a + plane * strips + part * depth * kRows, full, g.dtype, a, as[1], as[2],
+                        rows, depth, step, plane ^ part, plane == 0 && part == 1);
           }
         }
       }
@@ -172,9 +189,11 @@ struct Blocks {
         for (int plane = 0; plane < kPlanes; ++plane) {
           for (int64_t i = 0; i < rows; i += kRows) {
             int64_t r = std::min<int64_t>(kRows, rows - i);
-            const T* ai = a_direct ? reinterpret_cast<const T*>(a) + i * as[1] : packed_a + plane * strips + i * full;
-            kernel.run[vectors - 1][r - 1](full, ai, a_direct ? as[1] : 1, a_direct ? as[2] : kRows, rows_b + j, b_row,
-                                           tile + (plane * block_rows + i) * width + j, width, k0 != 0);
+            const T* ai =
+                a_direct ? reinterpret_cast<const T*>(a) + i * as[1] : packed_a + plane * strips + i * full;
+            kernel.run[vectors - 1][r - 1](full, ai, a_direct ? as[1] : 1, a_direct ? as[2] : kRows,
+                                           rows_b + j, b_row, tile + (plane * block_rows + i) * width + j,
+                                           width, k0 != 0);
           }
         }
       }
@@ -226,8 +245,8 @@ SIM_CLONES void add_row(R* row, const R* other, int64_t n) {
 }
 
 template <class R, bool Complex>
-void finish_row(Context& context, const Gemm& g, const Epilogue* epilogue, int64_t z, int64_t m, int64_t n0, int64_t n,
-                R* row) {
+void finish_row(Context& context, const Gemm& g, const Epilogue* epilogue, int64_t z, int64_t m, int64_t n0,
+                int64_t n, R* row) {
   constexpr int kParts = Complex ? 2 : 1;
   const size_t element = dtype_size(g.dtype);
   if (!is_one(g.dtype, g.alpha)) scale_row<R, Complex>(row, n, scalar<R, Complex>(g.alpha), R(g.alpha.imag));
@@ -281,15 +300,23 @@ void finish_row(Context& context, const Gemm& g, const Epilogue* epilogue, int64
   });
 }
 
-template void finish_row<float, false>(Context&, const Gemm&, const Epilogue*, int64_t, int64_t, int64_t, int64_t, float*);
+template void finish_row<float, false>(Context&, const Gemm&, const Epilogue*, int64_t, int64_t, int64_t,
+                                       int64_t, float*);
 
 void multiply_blocked(Context& context, const Gemm& gemm, const Epilogue* epilogue) {
   switch (gemm.dtype) {
-    case FL_F16: case FL_BF16: case FL_F32: return Blocks<float, false>(context, gemm, epilogue).run();
-    case FL_F64: return Blocks<double, false>(context, gemm, epilogue).run();
-    case FL_C64: return Blocks<float, true>(context, gemm, epilogue).run();
-    case FL_C128: return Blocks<double, true>(context, gemm, epilogue).run();
-    default: return Blocks<uint64_t, false>(context, gemm, epilogue).run();
+    case FL_F16:
+    case FL_BF16:
+    case FL_F32:
+      return Blocks<float, false>(context, gemm, epilogue).run();
+    case FL_F64:
+      return Blocks<double, false>(context, gemm, epilogue).run();
+    case FL_C64:
+      return Blocks<float, true>(context, gemm, epilogue).run();
+    case FL_C128:
+      return Blocks<double, true>(context, gemm, epilogue).run();
+    default:
+      return Blocks<uint64_t, false>(context, gemm, epilogue).run();
   }
 }
 

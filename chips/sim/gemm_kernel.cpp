@@ -34,22 +34,21 @@ template <class T, int Bytes, int Rows, int Vectors>
   }
 }
 
-#define SIM_KERNEL(suffix, attribute, bytes)                                                                   \
-  template <class T, int Rows, int Vectors>                                                                    \
-  attribute void multiply_##suffix(int64_t k, const T* a, int64_t a_row,           \
-                                                               int64_t a_col, const T* b, int64_t b_row, T* c, \
-                                                               int64_t c_row, bool accumulate) {               \
-    multiply<T, bytes, Rows, Vectors>(k, a, a_row, a_col, b, b_row, c, c_row, accumulate);                     \
-  }                                                                                                            \
-  template <class T, int Vectors, int... R>                                                                    \
-  void fill_##suffix(MicroKernel<T>& kernel, std::integer_sequence<int, R...>) {                               \
-    ((kernel.run[Vectors - 1][R] = multiply_##suffix<T, R + 1, Vectors>), ...);                                \
-  }                                                                                                            \
-  template <class T, int... V>                                                                                 \
-  MicroKernel<T> make_##suffix(std::integer_sequence<int, V...>) {                                             \
-    MicroKernel<T> kernel = {bytes / sizeof(T), sizeof...(V), {}};                                             \
-    (fill_##suffix<T, V + 1>(kernel, std::make_integer_sequence<int, MicroKernel<T>::kMaxRows>()), ...);       \
-    return kernel;                                                                                             \
+#define SIM_KERNEL(suffix, attribute, bytes)                                                             \
+  template <class T, int Rows, int Vectors>                                                              \
+  attribute void multiply_##suffix(int64_t k, const T* a, int64_t a_row, int64_t a_col, const T* b,      \
+                                   int64_t b_row, T* c, int64_t c_row, bool accumulate) {                \
+    multiply<T, bytes, Rows, Vectors>(k, a, a_row, a_col, b, b_row, c, c_row, accumulate);               \
+  }                                                                                                      \
+  template <class T, int Vectors, int... R>                                                              \
+  void fill_##suffix(MicroKernel<T>& kernel, std::integer_sequence<int, R...>) {                         \
+    ((kernel.run[Vectors - 1][R] = multiply_##suffix<T, R + 1, Vectors>), ...);                          \
+  }                                                                                                      \
+  template <class T, int... V>                                                                           \
+  MicroKernel<T> make_##suffix(std::integer_sequence<int, V...>) {                                       \
+    MicroKernel<T> kernel = {bytes / sizeof(T), sizeof...(V), {}};                                       \
+    (fill_##suffix<T, V + 1>(kernel, std::make_integer_sequence<int, MicroKernel<T>::kMaxRows>()), ...); \
+    return kernel;                                                                                       \
   }
 
 SIM_KERNEL(128, , 16)

@@ -39,8 +39,8 @@ using MicroKernelFn = void (*)(int64_t k, const T* a, int64_t a_row, int64_t a_c
 template <class T>
 struct MicroKernel {
   static constexpr int kMaxRows = 6;
-  int lanes;    // elements of a vector
-  int vectors;  // the widest kernel has lanes × vectors columns
+  int lanes;                          // elements of a vector
+  int vectors;                        // the widest kernel has lanes × vectors columns
   MicroKernelFn<T> run[4][kMaxRows];  // [vectors - 1][rows - 1]
 
   int width() const { return lanes * vectors; }
@@ -48,7 +48,8 @@ struct MicroKernel {
 };
 
 // The best one for this processor.  T: float, double, uint64_t.
-template <class T> const MicroKernel<T>& micro_kernel();
+template <class T>
+const MicroKernel<T>& micro_kernel();
 
 // c[m × n] (+)= a·b with b row-major and readable, and c writable, up to
 // padded(n) columns.  One thread, no packing: for blocks that fit the caches.
@@ -92,8 +93,8 @@ SIM_CLONES void store_row(To* to, int64_t stride, const From* from, int64_t n) {
 // to[r × to_row + c] = from[c × from_column + r × from_row]: rows × columns, in
 // squares, so that neither side thrashes the cache.
 template <class To, class From>
-SIM_CLONES void load_transposed(To* to, int64_t to_row, const From* from, int64_t from_row, int64_t from_column,
-                                int64_t rows, int64_t columns) {
+SIM_CLONES void load_transposed(To* to, int64_t to_row, const From* from, int64_t from_row,
+                                int64_t from_column, int64_t rows, int64_t columns) {
   for (int64_t r0 = 0; r0 < rows; r0 += 16) {
     int64_t r1 = r0 + 16 < rows ? r0 + 16 : rows;
     for (int64_t c = 0; c < columns; ++c) {

@@ -15,10 +15,14 @@ const dnnl::engine& dnnl_engine() {
 
 memory::data_type dnnl_type(uint8_t dtype) {
   switch (dtype) {
-    case FL_F16: return memory::data_type::f16;
-    case FL_BF16: return memory::data_type::bf16;
-    case FL_F32: return memory::data_type::f32;
-    default: return memory::data_type::undef;
+    case FL_F16:
+      return memory::data_type::f16;
+    case FL_BF16:
+      return memory::data_type::bf16;
+    case FL_F32:
+      return memory::data_type::f32;
+    default:
+      return memory::data_type::undef;
   }
 }
 
@@ -52,11 +56,11 @@ bool Primitive::run(Context& context, const char* what) {
     if (!pad) return false;
     set(DNNL_ARG_SCRATCHPAD, pad);
   }
-  dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), stream.get(), static_cast<int>(arguments_.size()),
-                                                arguments_.data());
+  dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), stream.get(),
+                                                static_cast<int>(arguments_.size()), arguments_.data());
   if (status != dnnl_success) {
-    context.fail(status == dnnl_out_of_memory ? FL_OUT_OF_MEMORY : FL_FAILED, "%s: oneDNN failed with status %d", what,
-                 static_cast<int>(status));
+    context.fail(status == dnnl_out_of_memory ? FL_OUT_OF_MEMORY : FL_FAILED,
+                 "%s: oneDNN failed with status %d", what, static_cast<int>(status));
     return false;
   }
   return true;
@@ -67,7 +71,8 @@ namespace {
 // oneDNN knows a matrix by its two strides; those of dimensions of size 1 mean
 // nothing and would hide a layout that it has a kernel for.  False: stride 0,
 // negative or overlapping, which it does not take.
-bool plain_strides(int64_t rows, int64_t columns, int64_t batch, const int64_t* from, bool broadcast, int64_t* to) {
+bool plain_strides(int64_t rows, int64_t columns, int64_t batch, const int64_t* from, bool broadcast,
+                   int64_t* to) {
   int64_t row = from[1], column = from[2];
   if (columns == 1 && rows == 1) row = column = 1;
   else if (columns == 1) column = 1;
@@ -86,7 +91,8 @@ bool plain_strides(int64_t rows, int64_t columns, int64_t batch, const int64_t* 
   return true;
 }
 
-memory::desc matrix_desc(uint8_t dtype, int64_t batch, int64_t rows, int64_t columns, bool batched, const int64_t* s) {
+memory::desc matrix_desc(uint8_t dtype, int64_t batch, int64_t rows, int64_t columns, bool batched,
+                         const int64_t* s) {
   if (!batched) return memory::desc({rows, columns}, dnnl_type(dtype), memory::dims{s[1], s[2]});
   return memory::desc({batch, rows, columns}, dnnl_type(dtype), memory::dims{s[0], s[1], s[2]});
 }
@@ -98,8 +104,8 @@ void make_matmul(Primitive& p, const Matmul& m, const int64_t* a, const int64_t*
   memory::desc b_desc = matrix_desc(m.in, b_batch, m.k, m.n, batched, b);
   memory::desc out_desc = matrix_desc(m.out, m.batch, m.m, m.n, batched, out);
   memory::dims bias_dims = batched ? memory::dims{1, 1, m.n} : memory::dims{1, m.n};
-  memory::desc bias_desc = m.bias ? memory::desc(bias_dims, dnnl_type(m.out), batched ? memory::dims{m.n, m.n, 1}
-                                                                                     : memory::dims{m.n, 1})
+  memory::desc bias_desc = m.bias ? memory::desc(bias_dims, dnnl_type(m.out),
+                                                 batched ? memory::dims{m.n, m.n, 1} : memory::dims{m.n, 1})
                                   : memory::desc();
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -107,7 +113,8 @@ void make_matmul(Primitive& p, const Matmul& m, const int64_t* a, const int64_t*
   if (m.alpha != 1) ops.append_eltwise(dnnl::algorithm::eltwise_linear, m.alpha, 0);
   if (m.accumulate != 0) ops.append_sum(m.accumulate);
   attr.set_post_ops(ops);
-  dnnl::matmul::primitive_desc desc(dnnl_engine(), a_desc, b_desc, bias_desc, out_desc, attr, /*allow_empty=*/true);
+  dnnl::matmul::primitive_desc desc(dnnl_engine(), a_desc, b_desc, bias_desc, out_desc, attr,
+                                    /*allow_empty=*/true);
   if (!desc || std::strstr(desc.impl_info_str(), "ref")) return;
   p.make(desc);
   p.bind(DNNL_ARG_SRC, a_desc);
@@ -118,10 +125,12 @@ void make_matmul(Primitive& p, const Matmul& m, const int64_t* a, const int64_t*
 
 }  // namespace
 
-bool run_matmul(Context& context, const Matmul& m, const void* a, const void* b, const void* bias, void* out) {
+bool run_matmul(Context& context, const Matmul& m, const void* a, const void* b, const void* bias,
+                void* out) {
   thread_local PrimitiveCache<Primitive> cache;
   int64_t as[3], bs[3], os[3];
-  if (!plain_strides(m.m, m.k, m.batch, m.a_strides, true, as) || !plain_strides(m.k, m.n, m.batch, m.b_strides, true, bs) ||
+  if (!plain_strides(m.m, m.k, m.batch, m.a_strides, true, as) ||
+      !plain_strides(m.k, m.n, m.batch, m.b_strides, true, bs) ||
       !plain_strides(m.m, m.n, m.batch, m.out_strides, false, os)) {
     return false;
   }

@@ -114,6 +114,7 @@ struct Matmul {
 };
 
 // False: oneDNN has no optimised kernel for this, and nothing happened.
-bool run_matmul(Context& context, const Matmul& matmul, const void* a, const void* b, const void* bias, void* out);
+bool run_matmul(Context& context, const Matmul& matmul, const void* a, const void* b, const void* bias,
+                void* out);
 
 }  // namespace sim

@@ -14,7 +14,8 @@ namespace sim {
 namespace {
 
 constexpr uint32_t kFloats = FL_BIT(FL_F16) | FL_BIT(FL_BF16) | FL_BIT(FL_F32) | FL_BIT(FL_F64);
-constexpr uint32_t kIntegers = FL_BIT(FL_U8) | FL_BIT(FL_I8) | FL_BIT(FL_I16) | FL_BIT(FL_I32) | FL_BIT(FL_I64);
+constexpr uint32_t kIntegers =
+    FL_BIT(FL_U8) | FL_BIT(FL_I8) | FL_BIT(FL_I16) | FL_BIT(FL_I32) | FL_BIT(FL_I64);
 constexpr int64_t kRun = 128;  // outputs, or channels, computed together
 
 struct Pool {
@@ -84,7 +85,8 @@ SIM_CLONES void max_tap(A* best, Position<A>* where, const S* p, int64_t step, i
 
 template <class S, class A>
 SIM_CLONES void max_tap(A* best, const S* p, int64_t step, int64_t n) {
-  auto body = [=](int64_t i, A v) __attribute__((always_inline)) { best[i] = v > best[i] || v != v ? v : best[i]; };
+  auto body = [=](int64_t i, A v)
+                  __attribute__((always_inline)) { best[i] = v > best[i] || v != v ? v : best[i]; };
   if (step == 1) {
     for (int64_t i = 0; i < n; ++i) body(i, static_cast<A>(p[i]));
   } else {
@@ -157,7 +159,8 @@ struct Pooling {
     for (int i = 0; i < missing; ++i) d[i].windows = {{0, 1, 1}};
     merge(1, 2);
     merge(0, 2);
-    by_channel = channels > 1 && p.x.strides[1] == 1 && p.y.strides[1] == 1 && (!p.index || p.index.strides[1] == 1);
+    by_channel =
+        channels > 1 && p.x.strides[1] == 1 && p.y.strides[1] == 1 && (!p.index || p.index.strides[1] == 1);
     width = by_channel ? std::min(channels, kRun) : 1;
     plane = d[0].in * d[1].in * d[2].in;
   }
@@ -174,19 +177,23 @@ struct Pooling {
 
   int64_t channel_blocks() const { return (channels + width - 1) / width; }
   static constexpr A lowest() {
-    return std::numeric_limits<A>::has_infinity ? -std::numeric_limits<A>::infinity() : std::numeric_limits<A>::lowest();
+    return std::numeric_limits<A>::has_infinity ? -std::numeric_limits<A>::infinity()
+                                                : std::numeric_limits<A>::lowest();
   }
   A divisor(const Window& a, const Window& b, const Window& c) const {
     return static_cast<A>(p.divisor ? p.divisor : a.counted * b.counted * c.counted);
   }
   template <class T>
-  static T* at(const Tensor& t, int64_t n, int64_t c) { return t.as<T>() + n * t.strides[0] + c * t.strides[1]; }
+  static T* at(const Tensor& t, int64_t n, int64_t c) {
+    return t.as<T>() + n * t.strides[0] + c * t.strides[1];
+  }
 
   // ---- forward: one row of outputs for `width` channels
   void forward_row(int64_t n, int64_t c, int64_t o0, int64_t o1) const {
     const S* x = at<S>(p.x, n, c);
     S* y = at<S>(p.y, n, c) + o0 * d[0].y_stride + o1 * d[1].y_stride;
-    int64_t* index = p.index ? at<int64_t>(p.index, n, c) + o0 * d[0].index_stride + o1 * d[1].index_stride : nullptr;
+    int64_t* index =
+        p.index ? at<int64_t>(p.index, n, c) + o0 * d[0].index_stride + o1 * d[1].index_stride : nullptr;
     const Window &w0 = d[0].windows[o0], &w1 = d[1].windows[o1];
     if (by_channel) {
       int64_t count = std::min(width, channels - c);
@@ -201,7 +208,8 @@ struct Pooling {
         for (int64_t i0 = 0; i0 < w0.n; ++i0) {
           for (int64_t i1 = 0; i1 < w1.n; ++i1) {
             sum += sum_run<S, A>(x + (w0.start + i0) * d[0].x_stride + (w1.start + i1) * d[1].x_stride +
-                                     w2.start * d[2].x_stride, d[2].x_stride, w2.n);
+                                     w2.start * d[2].x_stride,
+                                 d[2].x_stride, w2.n);
           }
         }
         y[o2 * d[2].y_stride] = static_cast<S>(sum / divisor(w0, w1, w2));
@@ -214,8 +222,8 @@ struct Pooling {
     }
   }
 
-  void forward_channels(const S* x, S* y, int64_t* index, const Window& w0, const Window& w1, const Window& w2,
-                        int64_t count) const {
+  void forward_channels(const S* x, S* y, int64_t* index, const Window& w0, const Window& w1,
+                        const Window& w2, int64_t count) const {
     A best[kRun];
     Position<A> where[kRun];
     bool max = p.kind == FL_POOL_MAX;
@@ -224,7 +232,8 @@ struct Pooling {
     for (int64_t i0 = 0; i0 < w0.n; ++i0) {
       for (int64_t i1 = 0; i1 < w1.n; ++i1) {
         for (int64_t i2 = 0; i2 < w2.n; ++i2) {
-          int64_t p0 = w0.start + i0 * d[0].step, p1 = w1.start + i1 * d[1].step, p2 = w2.start + i2 * d[2].step;
+          int64_t p0 = w0.start + i0 * d[0].step, p1 = w1.start + i1 * d[1].step,
+                  p2 = w2.start + i2 * d[2].step;
           const S* from = x + p0 * d[0].x_stride + p1 * d[1].x_stride + p2 * d[2].x_stride;
           if (!max) sum_tap(best, from, 1, count);
           else if (index) max_tap(best, where, from, 1, count, (p0 * d[1].in + p1) * d[2].in + p2, 0);
@@ -238,7 +247,8 @@ struct Pooling {
     if (index) std::copy_n(where, count, index);
   }
 
-  void forward_run(const S* x, S* y, int64_t* index, const Window& w0, const Window& w1, int64_t begin, int64_t end) const {
+  void forward_run(const S* x, S* y, int64_t* index, const Window& w0, const Window& w1, int64_t begin,
+                   int64_t end) const {
     A best[kRun];
     Position<A> where[kRun];
     bool max = p.kind == FL_POOL_MAX;
@@ -260,7 +270,9 @@ struct Pooling {
           const S* from = row + first * inner.x_stride;
           int64_t step = inner.stride * inner.x_stride, at = lo - begin;
           if (!max) sum_tap(best + at, from, step, hi - lo);
-          else if (index) max_tap(best + at, where + at, from, step, hi - lo, (p0 * d[1].in + p1) * inner.in + first, inner.stride);
+          else if (index)
+            max_tap(best + at, where + at, from, step, hi - lo, (p0 * d[1].in + p1) * inner.in + first,
+                    inner.stride);
           else max_tap(best + at, from, step, hi - lo);
         }
       }
@@ -280,7 +292,8 @@ struct Pooling {
     parallel(tasks, std::max<int64_t>(1, 32768 / (d[2].out * width * taps)), [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         int64_t row = t % rows, block = t / rows;
-        forward_row(block / channel_blocks(), block % channel_blocks() * width, row / d[1].out, row % d[1].out);
+        forward_row(block / channel_blocks(), block % channel_blocks() * width, row / d[1].out,
+                    row % d[1].out);
       }
     });
   }
@@ -339,7 +352,8 @@ struct Pooling {
             int64_t lo, hi;
             inside(d[2], k, 0, d[2].out, lo, hi);
             if (lo >= hi) continue;
-            add_tap(sum + row + lo * d[2].stride + d[2].offset + k * d[2].step, d[2].stride, share.data() + lo, hi - lo);
+            add_tap(sum + row + lo * d[2].stride + d[2].offset + k * d[2].step, d[2].stride,
+                    share.data() + lo, hi - lo);
           }
         });
       }
@@ -363,7 +377,8 @@ struct Pooling {
         if (!by_channel) {
           store_row(to, d[2].x_stride, row, d[2].in);
         } else {
-          for (int64_t i2 = 0; i2 < d[2].in; ++i2) store_row(to + i2 * d[2].x_stride, 1, row + i2 * width, count);
+          for (int64_t i2 = 0; i2 < d[2].in; ++i2)
+            store_row(to + i2 * d[2].x_stride, 1, row + i2 * width, count);
         }
       }
     }
@@ -382,7 +397,8 @@ struct Pooling {
         if (p.kind != FL_POOL_MAX) {
           backward_average(sum, n, c, count);
         } else if (!backward_max(sum, n, c, count, &bad)) {
-          context.fail(FL_INDEX_OUT_OF_RANGE, "pool_backward: index %lld is outside a plane of %lld positions",
+          context.fail(FL_INDEX_OUT_OF_RANGE,
+                       "pool_backward: index %lld is outside a plane of %lld positions",
                        static_cast<long long>(bad), static_cast<long long>(plane));
           return;
         }
@@ -395,15 +411,24 @@ struct Pooling {
 template <class F>
 void with_types(uint8_t dtype, F&& f) {
   switch (dtype) {
-    case FL_F16: return f(f16(), float());
-    case FL_BF16: return f(bf16(), float());
-    case FL_F32: return f(float(), float());
-    case FL_F64: return f(double(), double());
-    case FL_U8: return f(uint8_t(), uint8_t());
-    case FL_I8: return f(int8_t(), int8_t());
-    case FL_I16: return f(int16_t(), int16_t());
-    case FL_I32: return f(int32_t(), int32_t());
-    default: return f(int64_t(), int64_t());
+    case FL_F16:
+      return f(f16(), float());
+    case FL_BF16:
+      return f(bf16(), float());
+    case FL_F32:
+      return f(float(), float());
+    case FL_F64:
+      return f(double(), double());
+    case FL_U8:
+      return f(uint8_t(), uint8_t());
+    case FL_I8:
+      return f(int8_t(), int8_t());
+    case FL_I16:
+      return f(int16_t(), int16_t());
+    case FL_I32:
+      return f(int32_t(), int32_t());
+    default:
+      return f(int64_t(), int64_t());
   }
 }
 
@@ -418,13 +443,16 @@ Pool pool_of(const Args& args, const fl_tensor& x, const fl_tensor& y) {
   return p;
 }
 
-fl_status check(const char* name, const fl_tensor& x, const fl_tensor& y, const fl_tensor* index, int kind, uint32_t integers) {
+fl_status check(const char* name, const fl_tensor& x, const fl_tensor& y, const fl_tensor* index, int kind,
+                uint32_t integers) {
   uint32_t dtypes = kFloats | (kind == FL_POOL_MAX ? integers : 0);
   if (kind < 0 || kind > FL_POOL_ADAPTIVE_AVERAGE || !(dtypes & FL_BIT(x.dtype))) return FL_UNSUPPORTED;
-  bool same = x.dtype == y.dtype && x.ndim == y.ndim && x.ndim >= 3 && x.ndim <= 5 && x.sizes[0] == y.sizes[0] &&
-              x.sizes[1] == y.sizes[1];
+  bool same = x.dtype == y.dtype && x.ndim == y.ndim && x.ndim >= 3 && x.ndim <= 5 &&
+              x.sizes[0] == y.sizes[0] && x.sizes[1] == y.sizes[1];
   if (same && (!index || (index->dtype == FL_I64 && index->ndim == x.ndim))) return FL_OK;
-  set_error("%s: x and y must agree in dtype, rank, batch and channels, and the index be int64 of the same rank", name);
+  set_error(
+      "%s: x and y must agree in dtype, rank, batch and channels, and the index be int64 of the same rank",
+      name);
   return FL_INVALID;
 }
 
@@ -446,21 +474,25 @@ fl_status pool(const fl_launch* launch, const fl_pool_args* args) {
       using S = decltype(s);
       using A = decltype(a);
       int64_t plane = p.x.numel() / (p.x.sizes[0] * p.x.sizes[1]);
-      if (sizeof(A) == 4 && plane > INT32_MAX) Pooling<S, std::conditional_t<std::is_integral_v<A>, int64_t, double>>(p).forward();
+      if (sizeof(A) == 4 && plane > INT32_MAX)
+        Pooling<S, std::conditional_t<std::is_integral_v<A>, int64_t, double>>(p).forward();
       else Pooling<S, A>(p).forward();
     });
   });
 }
 
 fl_status pool_backward(const fl_launch* launch, const fl_pool_backward_args* args) {
-  if (fl_status s = check("pool_backward", args->grad_x, args->grad_y, args->index, args->kind, 0); s != FL_OK) return s;
+  if (fl_status s = check("pool_backward", args->grad_x, args->grad_y, args->index, args->kind, 0);
+      s != FL_OK)
+    return s;
   if (args->kind == FL_POOL_MAX && !args->index) {
     set_error("pool_backward: the gradient of max pooling needs the index");
     return FL_INVALID;
   }
   return submit(launch, "pool_backward", [p = pool_of(*args, args->grad_x, args->grad_y)](Context& context) {
     with_types(p.x.dtype, [&](auto s, auto a) {
-      if constexpr (std::is_floating_point_v<decltype(a)>) Pooling<decltype(s), decltype(a)>(p).backward(context);
+      if constexpr (std::is_floating_point_v<decltype(a)>)
+        Pooling<decltype(s), decltype(a)>(p).backward(context);
     });
   });
 }

@@ -42,8 +42,11 @@ struct Tensor {
   Tensor& operator=(const Tensor& t);
   explicit operator bool() const { return data != nullptr; }
   int64_t numel() const;
-  bool contiguous() const;              // row-major
-  template <class T> T* as() const { return reinterpret_cast<T*>(data); }
+  bool contiguous() const;  // row-major
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
 };
 inline Tensor optional(const fl_tensor* t) { return t ? Tensor(*t) : Tensor(); }
 
@@ -76,8 +79,8 @@ struct Context {
 // the record.  Blocks while the ring is full.  `name` is for ordered faults: the
 // entry's name, "gemm".  `run` is called once, on the worker; when
 // Context::discard is set it only destroys the job.
-void* ring_begin(const fl_launch* launch, const char* name, size_t bytes,
-                 void (*run)(void* job, Context&), fl_status* status);
+void* ring_begin(const fl_launch* launch, const char* name, size_t bytes, void (*run)(void* job, Context&),
+                 fl_status* status);
 void ring_commit(const fl_launch* launch);
 
 // Queue a job: a callable void(Context&).  It is moved into the ring, run once
@@ -88,11 +91,14 @@ fl_status submit(const fl_launch* launch, const char* name, Job&& job) {
   using J = std::decay_t<Job>;
   static_assert(alignof(J) <= 64);
   fl_status status = FL_OK;
-  void* place = ring_begin(launch, name, sizeof(J), [](void* p, Context& c) {
-    J* j = static_cast<J*>(p);
-    if (!c.discard) (*j)(c);
-    j->~J();
-  }, &status);
+  void* place = ring_begin(
+      launch, name, sizeof(J),
+      [](void* p, Context& c) {
+        J* j = static_cast<J*>(p);
+        if (!c.discard) (*j)(c);
+        j->~J();
+      },
+      &status);
   if (!place) return status;
   new (place) J(std::forward<Job>(job));
   ring_commit(launch);
@@ -113,14 +119,15 @@ const fl_host* host();
 using Claims = std::vector<fl_claim>;
 constexpr uint32_t kAllDtypes = (1u << FL_DTYPE_COUNT) - 2;
 
-#define SIM_ENTRIES(X)                                                                       \
-  X(copy) X(fill) X(pointwise) X(reduce) X(gemm) X(gather) X(scatter) X(random) X(softmax)   \
-  X(softmax_backward) X(norm) X(norm_backward) X(batch_norm) X(batch_norm_backward) X(conv)  \
-  X(pool) X(pool_backward) X(attention) X(attention_backward) X(multi_tensor)
+#define SIM_ENTRIES(X)                                                                                 \
+  X(copy)                                                                                              \
+  X(fill) X(pointwise) X(reduce) X(gemm) X(gather) X(scatter) X(random) X(softmax) X(softmax_backward) \
+      X(norm) X(norm_backward) X(batch_norm) X(batch_norm_backward) X(conv) X(pool) X(pool_backward)   \
+          X(attention) X(attention_backward) X(multi_tensor)
 
 // fl_status gemm(const fl_launch*, const fl_gemm_args*);  void claim_gemm(Claims&);
-#define SIM_DECLARE(name)                                        \
-  fl_status name(const fl_launch*, const fl_##name##_args*);     \
+#define SIM_DECLARE(name)                                    \
+  fl_status name(const fl_launch*, const fl_##name##_args*); \
   void claim_##name(Claims&);
 SIM_ENTRIES(SIM_DECLARE)
 #undef SIM_DECLARE
@@ -136,14 +143,16 @@ const Plan* plan_of(const fl_program* program);  // null: not supported
 // coordinates within `sizes` (ndim entries; may be null when unused).
 // Integer division by zero sets *fault to FL_FAILED.
 void run_plan(const Plan* plan, int64_t n, const char* const* inputs, const int64_t* input_strides,
-              char* const* outputs, const int64_t* output_strides, const fl_scalar* scalars,
-              int64_t first, const int64_t* sizes, int ndim, fl_status* fault);
+              char* const* outputs, const int64_t* output_strides, const fl_scalar* scalars, int64_t first,
+              const int64_t* sizes, int ndim, fl_status* fault);
 
 // Scalars as jobs carry them.
 struct Scalars {
   fl_scalar values[FL_MAX_SCALARS];
   Scalars() = default;
-  Scalars(const fl_scalar* from, int n) { for (int i = 0; i < n; ++i) values[i] = from[i]; }
+  Scalars(const fl_scalar* from, int n) {
+    for (int i = 0; i < n; ++i) values[i] = from[i];
+  }
 };
 
 // The pieces are handed out one by one: a core that is busy elsewhere then

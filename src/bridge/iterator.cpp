@@ -83,13 +83,20 @@ const fl_program* make_program(IteratorOp& op, const at::TensorIteratorBase& ite
 // An integer as the common dtype holds it: PyTorch compares a uint8 with 255 for -1.
 int64_t wrap(int64_t value, ScalarType common) {
   switch (common) {
-    case at::kByte: return static_cast<uint8_t>(value);
-    case at::kChar: return static_cast<int8_t>(value);
-    case at::kShort: return static_cast<int16_t>(value);
-    case at::kUInt16: return static_cast<uint16_t>(value);
-    case at::kInt: return static_cast<int32_t>(value);
-    case at::kUInt32: return static_cast<uint32_t>(value);
-    default: return value;
+    case at::kByte:
+      return static_cast<uint8_t>(value);
+    case at::kChar:
+      return static_cast<int8_t>(value);
+    case at::kShort:
+      return static_cast<int16_t>(value);
+    case at::kUInt16:
+      return static_cast<uint16_t>(value);
+    case at::kInt:
+      return static_cast<int32_t>(value);
+    case at::kUInt32:
+      return static_cast<uint32_t>(value);
+    default:
+      return value;
   }
 }
 

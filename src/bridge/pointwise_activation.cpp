@@ -109,6 +109,28 @@ static Tensor& gelu_backward_out(const Tensor& grad, const Tensor& self, std::st
   return out;
 }
 
+// relu: PyTorch's own goes through clamp_min and the dispatcher once more.
+FORMULA(relu, "aten::relu", max(x, 0))
+static void run_relu(at::TensorIterator& iter) {
+  TORCH_CHECK(iter.dtype(0) != at::kBool, "Boolean inputs not supported for relu");
+  if (!run_iterator(relu_fl::op, iter))
+    run_on_host(relu_fl::op.op, iter, [](at::TensorIterator& host) {
+      Tensor out = host.output();
+      at::clamp_min_out(out, host.input(), 0);
+    });
+}
+static Tensor relu(const Tensor& self) {
+  Tensor undefined;
+  auto iter = at::TensorIterator::unary_op(undefined, self);
+  run_relu(iter);
+  return iter.output();
+}
+static Tensor& relu_in_place(Tensor& self) {
+  auto iter = at::TensorIterator::unary_op(self, self);
+  run_relu(iter);
+  return self;
+}
+
 // log_sigmoid: the buffer of the CPU's kernel is not needed, as on CUDA.
 FORMULA(log_sigmoid, "aten::log_sigmoid_forward", min(x, 0) - log1p(exp(-abs(x))))
 FORMULA(log_sigmoid_gradient, "aten::log_sigmoid_backward", [&] {
@@ -147,8 +169,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("log_sigmoid_forward.output", log_sigmoid_forward_out);
   m.impl("log_sigmoid_backward", log_sigmoid_backward);
   m.impl("log_sigmoid_backward.grad_input", log_sigmoid_backward_out);
-  NATIVE0(relu, relu)
-  NATIVE0(relu_, relu_)
+  m.impl("relu", relu);
+  m.impl("relu_", relu_in_place);
   NATIVE0(hardtanh, hardtanh)
   NATIVE0(hardtanh_, hardtanh_)
   NATIVE(hardtanh, out, hardtanh_out)

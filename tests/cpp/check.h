@@ -11,7 +11,8 @@ namespace check {
 inline int failures = 0;
 inline int checks = 0;
 
-__attribute__((format(printf, 4, 5))) inline bool report(bool good, const char* file, int line, const char* format, ...) {
+__attribute__((format(printf, 4, 5))) inline bool report(bool good, const char* file, int line,
+                                                         const char* format, ...) {
   ++checks;
   if (good) return true;
   // Enough to see a pattern; the count goes on.
@@ -36,9 +37,10 @@ inline int result() {
 
 #define CHECK(condition) check::report(static_cast<bool>(condition), __FILE__, __LINE__, "%s", #condition)
 // With a sentence of its own: CHECK_THAT(a == b, "size %d", a).
-#define CHECK_THAT(condition, ...) check::report(static_cast<bool>(condition), __FILE__, __LINE__, __VA_ARGS__)
+#define CHECK_THAT(condition, ...) \
+  check::report(static_cast<bool>(condition), __FILE__, __LINE__, __VA_ARGS__)
 // Stop at once: nothing after this makes sense.
-#define REQUIRE(condition) \
-  do {                     \
+#define REQUIRE(condition)                             \
+  do {                                                 \
     if (!CHECK(condition)) std::exit(check::result()); \
   } while (0)

@@ -6,7 +6,7 @@ from family import check, no_fallback, tensor, to_device
 LOOSE = {torch.float16: 1e-2, torch.bfloat16: 6e-2, torch.float32: 1e-4, torch.float64: 1e-7}
 
 
-def qkv(b=2, h=4, l=7, s=7, e=8, hk=None, dtype=torch.float32, ev=None):
+def qkv(b=2, h=4, l=7, s=7, e=8, hk=None, dtype=torch.float32, ev=None):  # noqa: E741, the paper names it L
     hk = hk or h
     return [t.requires_grad_() for t in (tensor(b, h, l, e, dtype=dtype), tensor(b, hk, s, e, dtype=dtype, seed=1),
                                          tensor(b, hk, s, ev or e, dtype=dtype, seed=2))]

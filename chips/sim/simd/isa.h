@@ -24,9 +24,10 @@ Isa isa();
   namespace avx512 {                    \
   declaration;                          \
   }
-#define SIM_CHOOSE(call)                                                               \
-  (::sim::isa() == ::sim::Isa::avx512 ? ::sim::avx512::call                            \
-                                      : ::sim::isa() == ::sim::Isa::avx2 ? ::sim::avx2::call : ::sim::portable::call)
+#define SIM_CHOOSE(call)                                    \
+  (::sim::isa() == ::sim::Isa::avx512 ? ::sim::avx512::call \
+   : ::sim::isa() == ::sim::Isa::avx2 ? ::sim::avx2::call   \
+                                      : ::sim::portable::call)
 #else
 #define SIM_DECLARE_LEVELS(declaration) \
   namespace portable {                  \

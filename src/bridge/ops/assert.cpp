@@ -13,7 +13,9 @@ void assert_value(const Tensor& condition, c10::string_view message) {
   TORCH_CHECK(condition.item().toBool(), message);
 }
 
-void assert_async(const Tensor& condition) { assert_value(condition, "Expected Tensor with single nonzero value"); }
+void assert_async(const Tensor& condition) {
+  assert_value(condition, "Expected Tensor with single nonzero value");
+}
 void assert_async_msg(const Tensor& condition, c10::string_view message) { assert_value(condition, message); }
 
 }  // namespace

@@ -46,13 +46,14 @@ bool normalise(Call& call, const Tensor& x, const Tensor& y, const Tensor* weigh
                const Tensor& mean, const Tensor& scale, bool variance, double eps) {
   static Programs programs;
   auto shape = channel_shape(x);
-  Tensor m = mean.view(shape), s = scale.view(shape), w = weight ? weight->view(shape) : s, c = bias ? bias->view(shape) : s;
-  uint8_t type = to_register(x.scalar_type()), tx = dtype_of(x), tm = dtype_of(m), ts = dtype_of(s), tw = dtype_of(w),
-          tc = dtype_of(c);
+  Tensor m = mean.view(shape), s = scale.view(shape), w = weight ? weight->view(shape) : s,
+         c = bias ? bias->view(shape) : s;
+  uint8_t type = to_register(x.scalar_type()), tx = dtype_of(x), tm = dtype_of(m), ts = dtype_of(s),
+          tw = dtype_of(w), tc = dtype_of(c);
   const fl_program* program =
       programs.get(key_of(tx, tm, ts, tw, tc, variance, weight ? 1 : 0, bias ? 1 : 0), [&](Builder& b) {
-        Value v = b.load(0, tx, type), mv = b.load(1, tm, type), sv = b.load(2, ts, type), wv = b.load(3, tw, type),
-              cv = b.load(4, tc, type), e = b.scalar(0, type);
+        Value v = b.load(0, tx, type), mv = b.load(1, tm, type), sv = b.load(2, ts, type),
+              wv = b.load(3, tw, type), cv = b.load(4, tc, type), e = b.scalar(0, type);
         if (variance) sv = b.op(FL_OP_RSQRT, b.op(FL_OP_ADD, sv, e));
         v = b.op(FL_OP_MUL, b.op(FL_OP_SUB, v, mv), sv);
         if (weight) v = b.op(FL_OP_MUL, v, wv);
@@ -63,31 +64,36 @@ bool normalise(Call& call, const Tensor& x, const Tensor& y, const Tensor* weigh
 }
 
 // running = (1 - momentum)·running + momentum·statistic·factor
-void update_running(Call& call, const Tensor& running, const Tensor& statistic, double momentum, double factor) {
+void update_running(Call& call, const Tensor& running, const Tensor& statistic, double momentum,
+                    double factor) {
   static Programs programs;
   uint8_t tr = dtype_of(running), ts = dtype_of(statistic), type = to_register(statistic.scalar_type());
   const fl_program* program = programs.get(key_of(tr, ts), [&](Builder& b) {
     Value old = b.op(FL_OP_MUL, b.load(0, tr, type), b.scalar(0, type));
     b.store(0, b.op(FL_OP_ADD, old, b.op(FL_OP_MUL, b.load(1, ts, type), b.scalar(1, type))), tr);
   });
-  if (!run_program(call, program, {&running}, {&running, &statistic}, {scalar_f(1 - momentum), scalar_f(momentum * factor)}))
+  if (!run_program(call, program, {&running}, {&running, &statistic},
+                   {scalar_f(1 - momentum), scalar_f(momentum * factor)}))
     throw_refused(call, "pointwise", running.scalar_type());
 }
 
 void check_channels(const Tensor& x, const Tensor* t, const char* name) {
-  TORCH_CHECK(!t || t->numel() == x.size(1), name, " should contain ", x.size(1), " elements not ", t ? t->numel() : 0);
+  TORCH_CHECK(!t || t->numel() == x.size(1), name, " should contain ", x.size(1), " elements not ",
+              t ? t->numel() : 0);
 }
 
 struct Result {
   Tensor y, mean, rstd;
 };
 
-Result run(Op& op, const Tensor& x_in, const std::optional<Tensor>& weight_in, const std::optional<Tensor>& bias_in,
-           const Tensor& running_mean, const Tensor& running_var, bool training, double momentum, double eps) {
+Result run(Op& op, const Tensor& x_in, const std::optional<Tensor>& weight_in,
+           const std::optional<Tensor>& bias_in, const Tensor& running_mean, const Tensor& running_var,
+           bool training, double momentum, double eps) {
   TORCH_CHECK(x_in.dim() >= 2, op.name, ": expected an input of at least 2 dimensions, got ", x_in.sizes());
-  TORCH_CHECK(at::isFloatingType(x_in.scalar_type()), op.name, " is not implemented for ", c10::toString(x_in.scalar_type()));
-  TORCH_CHECK(training || (running_mean.defined() && running_var.defined()),
-              op.name, ": running_mean and running_var must be defined in evaluation mode");
+  TORCH_CHECK(at::isFloatingType(x_in.scalar_type()), op.name, " is not implemented for ",
+              c10::toString(x_in.scalar_type()));
+  TORCH_CHECK(training || (running_mean.defined() && running_var.defined()), op.name,
+              ": running_mean and running_var must be defined in evaluation mode");
   const Tensor *rm = pointer(running_mean), *rv = pointer(running_var);
   check_channels(x_in, rm, "running_mean");
   check_channels(x_in, rv, "running_var");
@@ -111,8 +117,12 @@ Result run(Op& op, const Tensor& x_in, const std::optional<Tensor>& weight_in, c
     bool fits = t.scalar_type() == at::kFloat || t.scalar_type() == x.scalar_type();
     return fits ? t.contiguous() : t.to(statistics).contiguous();
   };
-  Tensor weight = given(weight_in) ? channel(*weight_in) : Tensor(), bias = given(bias_in) ? channel(*bias_in) : Tensor();
-  auto takes = [&](const Tensor* t) { return !t || (t->is_contiguous() && (t->scalar_type() == at::kFloat || t->scalar_type() == x.scalar_type())); };
+  Tensor weight = given(weight_in) ? channel(*weight_in) : Tensor(),
+         bias = given(bias_in) ? channel(*bias_in) : Tensor();
+  auto takes = [&](const Tensor* t) {
+    return !t ||
+           (t->is_contiguous() && (t->scalar_type() == at::kFloat || t->scalar_type() == x.scalar_type()));
+  };
 
   if (call.claims(FL_ENTRY_BATCH_NORM, FL_ANY, dtype_of(x)) && takes(rm) && takes(rv)) {
     Planes px, py;
@@ -123,9 +133,18 @@ Result run(Op& op, const Tensor& x_in, const std::optional<Tensor>& weight_in, c
     if (bias.defined()) b = call.view(bias);
     if (rm) m = call.view(*rm), v = call.view(*rv);
     if (training) sm = call.view(out.mean), sr = call.view(out.rstd);
-    fl_batch_norm_args args{px.view, py.view, weight.defined() ? &w : nullptr, bias.defined() ? &b : nullptr,
-                            rm ? &m : nullptr, rm ? &v : nullptr, training ? &sm : nullptr, training ? &sr : nullptr,
-                            momentum, eps, training, 0};
+    fl_batch_norm_args args{px.view,
+                            py.view,
+                            weight.defined() ? &w : nullptr,
+                            bias.defined() ? &b : nullptr,
+                            rm ? &m : nullptr,
+                            rm ? &v : nullptr,
+                            training ? &sm : nullptr,
+                            training ? &sr : nullptr,
+                            momentum,
+                            eps,
+                            training,
+                            0};
     if (call.native(call.chip().op.batch_norm, args, {&args.x, &args.y})) return out;
   }
 
@@ -147,17 +166,20 @@ Result run(Op& op, const Tensor& x_in, const std::optional<Tensor>& weight_in, c
     done = done && run_program(call, root, {&out.rstd}, {&variance}, {scalar_f(eps)}) &&
            normalise(call, x, out.y, pointer(weight), pointer(bias), out.mean, out.rstd, false, eps);
   } else {
-    done = normalise(call, x, out.y, pointer(weight), pointer(bias), rm->contiguous(), rv->contiguous(), true, eps);
+    done = normalise(call, x, out.y, pointer(weight), pointer(bias), rm->contiguous(), rv->contiguous(), true,
+                     eps);
   }
   if (!done) throw_refused(call, "pointwise or reduce", x.scalar_type());
   return out;
 }
 
 std::tuple<Tensor, Tensor, Tensor> run_backward(Op& op, const Tensor& grad_in, const Tensor& x_in,
-                                                const std::optional<Tensor>& weight_in, const std::optional<Tensor>& running_mean,
-                                                const std::optional<Tensor>& running_var, const std::optional<Tensor>& save_mean,
-                                                const std::optional<Tensor>& save_rstd, bool training, double eps,
-                                                std::array<bool, 3> mask) {
+                                                const std::optional<Tensor>& weight_in,
+                                                const std::optional<Tensor>& running_mean,
+                                                const std::optional<Tensor>& running_var,
+                                                const std::optional<Tensor>& save_mean,
+                                                const std::optional<Tensor>& save_rstd, bool training,
+                                                double eps, std::array<bool, 3> mask) {
   Tensor x = collapsible(x_in), grad = grad_in;
   // The gradient in x's layout: one walk through memory for both.
   if (!collapses(grad) || grad.strides() != x.strides()) grad = at::empty_like(x).copy_(grad_in);
@@ -179,7 +201,8 @@ std::tuple<Tensor, Tensor, Tensor> run_backward(Op& op, const Tensor& grad_in, c
   if (training) {
     mean = save_mean->to(statistics).contiguous(), rstd = save_rstd->to(statistics).contiguous();
   } else {
-    TORCH_CHECK(given(running_mean) && given(running_var), op.name, ": evaluation mode needs running statistics");
+    TORCH_CHECK(given(running_mean) && given(running_var), op.name,
+                ": evaluation mode needs running statistics");
     mean = running_mean->to(statistics).contiguous();
     rstd = running_var->to(statistics).add(eps).rsqrt();
   }
@@ -195,9 +218,16 @@ std::tuple<Tensor, Tensor, Tensor> run_backward(Op& op, const Tensor& grad_in, c
     if (weight.defined()) w = call.view(weight);
     if (mask[1]) gw = call.view(grad_w);
     if (mask[2]) gb = call.view(grad_b);
-    fl_batch_norm_backward_args args{pg.view, px.view, weight.defined() ? &w : nullptr, &m, &r,
-                                     mask[0] ? &pgx.view : nullptr, mask[1] ? &gw : nullptr, mask[2] ? &gb : nullptr,
-                                     training, 0};
+    fl_batch_norm_backward_args args{pg.view,
+                                     px.view,
+                                     weight.defined() ? &w : nullptr,
+                                     &m,
+                                     &r,
+                                     mask[0] ? &pgx.view : nullptr,
+                                     mask[1] ? &gw : nullptr,
+                                     mask[2] ? &gb : nullptr,
+                                     training,
+                                     0};
     done = call.native(call.chip().op.batch_norm_backward, args, {&args.grad_y, &args.x});
   }
   if (!done) {
@@ -205,7 +235,8 @@ std::tuple<Tensor, Tensor, Tensor> run_backward(Op& op, const Tensor& grad_in, c
     auto shape = channel_shape(x);
     at::DimVector dims(1, 0);
     for (int64_t d = 2; d < x.dim(); ++d) dims.push_back(d);
-    Tensor gy = grad.to(statistics), r = rstd.view(shape), xhat = x.to(statistics).sub(mean.view(shape)).mul(r);
+    Tensor gy = grad.to(statistics), r = rstd.view(shape),
+           xhat = x.to(statistics).sub(mean.view(shape)).mul(r);
     Tensor sum_dy = gy.sum(dims, true), sum_dy_xhat = gy.mul(xhat).sum(dims, true);
     if (mask[1]) grad_w.copy_(sum_dy_xhat.view(-1));
     if (mask[2]) grad_b.copy_(sum_dy.view(-1));
@@ -226,9 +257,9 @@ Tensor tensor_or_none(const std::optional<Tensor>& t) { return t ? *t : Tensor()
 
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
-Three batch_norm_forward(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
-                        const std::optional<Tensor>& mean, const std::optional<Tensor>& var, bool training,
-                        double momentum, double eps) {
+Three batch_norm_forward(const Tensor& x, const std::optional<Tensor>& weight,
+                         const std::optional<Tensor>& bias, const std::optional<Tensor>& mean,
+                         const std::optional<Tensor>& var, bool training, double momentum, double eps) {
   static Op op("aten::native_batch_norm");
   Result r = run(op, x, weight, bias, tensor_or_none(mean), tensor_or_none(var), training, momentum, eps);
   return {r.y, r.mean, r.rstd};
@@ -236,8 +267,8 @@ Three batch_norm_forward(const Tensor& x, const std::optional<Tensor>& weight, c
 
 std::tuple<Tensor&, Tensor&, Tensor&> batch_norm_forward_out(
     const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
-    const std::optional<Tensor>& mean, const std::optional<Tensor>& var, bool training, double momentum, double eps,
-    Tensor& out, Tensor& save_mean, Tensor& save_rstd) {
+    const std::optional<Tensor>& mean, const std::optional<Tensor>& var, bool training, double momentum,
+    double eps, Tensor& out, Tensor& save_mean, Tensor& save_rstd) {
   auto [y, m, r] = batch_norm_forward(x, weight, bias, mean, var, training, momentum, eps);
   for (auto [to, from] : {std::pair<Tensor*, Tensor*>{&out, &y}, {&save_mean, &m}, {&save_rstd, &r}}) {
     if (!to->defined()) continue;
@@ -247,8 +278,8 @@ std::tuple<Tensor&, Tensor&, Tensor&> batch_norm_forward_out(
   return {out, save_mean, save_rstd};
 }
 
-Three legit(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, Tensor& mean,
-            Tensor& var, bool training, double momentum, double eps) {
+Three legit(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
+            Tensor& mean, Tensor& var, bool training, double momentum, double eps) {
   static Op op("aten::_native_batch_norm_legit");
   Result r = run(op, x, weight, bias, mean, var, training, momentum, eps);
   return {r.y, r.mean, r.rstd};
@@ -261,24 +292,27 @@ Three legit_no_stats(const Tensor& x, const std::optional<Tensor>& weight, const
   return {r.y, r.mean, r.rstd};
 }
 
-Three legit_no_training(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
-                        const Tensor& mean, const Tensor& var, double momentum, double eps) {
+Three legit_no_training(const Tensor& x, const std::optional<Tensor>& weight,
+                        const std::optional<Tensor>& bias, const Tensor& mean, const Tensor& var,
+                        double momentum, double eps) {
   static Op op("aten::_native_batch_norm_legit_no_training");
   Result r = run(op, x, weight, bias, mean, var, false, momentum, eps);
   return {r.y, r.mean, r.rstd};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> with_update(const Tensor& x, const std::optional<Tensor>& weight,
-                                                       const std::optional<Tensor>& bias, Tensor& mean, Tensor& var,
-                                                       double momentum, double eps) {
+                                                       const std::optional<Tensor>& bias, Tensor& mean,
+                                                       Tensor& var, double momentum, double eps) {
   static Op op("aten::_batch_norm_with_update");
   Result r = run(op, x, weight, bias, mean, var, true, momentum, eps);
   return {r.y, r.mean, r.rstd, empty_like(x, {0}, at::kByte)};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> no_update(const Tensor& x, const std::optional<Tensor>& weight,
-                                                     const std::optional<Tensor>& bias, const std::optional<Tensor>& mean,
-                                                     const std::optional<Tensor>& var, double momentum, double eps) {
+                                                     const std::optional<Tensor>& bias,
+                                                     const std::optional<Tensor>& mean,
+                                                     const std::optional<Tensor>& var, double momentum,
+                                                     double eps) {
   static Op op("aten::_batch_norm_no_update");
   bool training = !given(mean);
   Result r = run(op, x, weight, bias, tensor_or_none(mean), tensor_or_none(var), training, momentum, eps);
@@ -286,19 +320,23 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> no_update(const Tensor& x, const std:
 }
 
 Three batch_norm_backward_legacy(const Tensor& grad, const Tensor& x, const std::optional<Tensor>& weight,
-                                 const std::optional<Tensor>& running_mean, const std::optional<Tensor>& running_var,
-                                 const std::optional<Tensor>& save_mean, const std::optional<Tensor>& save_rstd,
-                                 bool training, double eps, std::array<bool, 3> mask) {
+                                 const std::optional<Tensor>& running_mean,
+                                 const std::optional<Tensor>& running_var,
+                                 const std::optional<Tensor>& save_mean,
+                                 const std::optional<Tensor>& save_rstd, bool training, double eps,
+                                 std::array<bool, 3> mask) {
   static Op op("aten::native_batch_norm_backward");
-  return run_backward(op, grad, x, weight, running_mean, running_var, save_mean, save_rstd, training, eps, mask);
+  return run_backward(op, grad, x, weight, running_mean, running_var, save_mean, save_rstd, training, eps,
+                      mask);
 }
 
 Three batch_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
                           const std::optional<Tensor>& running_mean, const std::optional<Tensor>& running_var,
-                          const std::optional<Tensor>& save_mean, const std::optional<Tensor>& save_rstd, bool update,
-                          double eps, std::array<bool, 3> mask, const Tensor&) {
+                          const std::optional<Tensor>& save_mean, const std::optional<Tensor>& save_rstd,
+                          bool update, double eps, std::array<bool, 3> mask, const Tensor&) {
   static Op op("aten::batch_norm_backward");
-  return run_backward(op, grad, x, weight, running_mean, running_var, save_mean, save_rstd, update, eps, mask);
+  return run_backward(op, grad, x, weight, running_mean, running_var, save_mean, save_rstd, update, eps,
+                      mask);
 }
 
 std::tuple<Tensor, Tensor> update_stats(const Tensor& x, const std::optional<Tensor>& running_mean,
@@ -309,7 +347,8 @@ std::tuple<Tensor, Tensor> update_stats(const Tensor& x, const std::optional<Ten
   int64_t count = x.size(1) ? x.numel() / x.size(1) : 0;
   if (count == 0) return {mean.fill_(NAN), var.fill_(NAN)};
   call.composed();
-  if (!moments_into(call, x, all_but_channels(), 0, false, &var, &mean)) throw_refused(call, "reduce", x.scalar_type());
+  if (!moments_into(call, x, all_but_channels(), 0, false, &var, &mean))
+    throw_refused(call, "reduce", x.scalar_type());
   if (given(running_mean)) update_running(call, *running_mean, mean, momentum, 1);
   if (given(running_var))
     update_running(call, *running_var, var, momentum,

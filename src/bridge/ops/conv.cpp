@@ -11,19 +11,26 @@ struct Geometry {
 };
 
 at::DimVector spread(IntArrayRef values, int64_t n, const char* what) {
-  TORCH_CHECK(static_cast<int64_t>(values.size()) == n || values.size() == 1, "expected ", what, " to be a single ",
-              "integer value or a list of ", n, " values to match the convolution dimensions, but got ", what, "=", values);
+  TORCH_CHECK(static_cast<int64_t>(values.size()) == n || values.size() == 1, "expected ", what,
+              " to be a single ", "integer value or a list of ", n,
+              " values to match the convolution dimensions, but got ", what, "=", values);
   return values.size() == 1 ? at::DimVector(n, values[0]) : at::DimVector(values.begin(), values.end());
 }
 
-Geometry geometry(const Tensor& x, const Tensor& w, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                  bool transposed, IntArrayRef output_padding, int64_t groups) {
+Geometry geometry(const Tensor& x, const Tensor& w, IntArrayRef stride, IntArrayRef padding,
+                  IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups) {
   int64_t n = w.dim() - 2;
-  TORCH_CHECK(n >= 1 && n <= 3 && x.dim() == w.dim(), "Expected ", w.dim(), "-dimensional input for ", w.dim(),
-              "-dimensional weight ", w.sizes(), ", but got ", x.dim(), "-dimensional input of size ", x.sizes(), " instead");
+  TORCH_CHECK(n >= 1 && n <= 3 && x.dim() == w.dim(), "Expected ", w.dim(), "-dimensional input for ",
+              w.dim(), "-dimensional weight ", w.sizes(), ", but got ", x.dim(),
+              "-dimensional input of size ", x.sizes(), " instead");
   TORCH_CHECK(groups > 0, "expected groups to be positive, but got groups=", groups);
-  Geometry g{spread(stride, n, "stride"), spread(padding, n, "padding"), spread(dilation, n, "dilation"),
-             spread(output_padding, n, "output_padding"), transposed, groups, n};
+  Geometry g{spread(stride, n, "stride"),
+             spread(padding, n, "padding"),
+             spread(dilation, n, "dilation"),
+             spread(output_padding, n, "output_padding"),
+             transposed,
+             groups,
+             n};
   for (int64_t d = 0; d < n; ++d) {
     TORCH_CHECK(g.padding[d] >= 0, "negative padding is not supported");
     TORCH_CHECK(g.output_padding[d] >= 0, "negative output_padding is not supported");
@@ -31,13 +38,14 @@ Geometry geometry(const Tensor& x, const Tensor& w, IntArrayRef stride, IntArray
     TORCH_CHECK(g.dilation[d] > 0, "dilation should be greater than zero");
   }
   int64_t channels = transposed ? w.size(0) : w.size(1) * groups;
-  TORCH_CHECK(x.size(1) == channels, "Given groups=", groups, ", weight of size ", w.sizes(), ", expected input",
-              x.sizes(), " to have ", channels, " channels, but got ", x.size(1), " channels instead");
+  TORCH_CHECK(x.size(1) == channels, "Given groups=", groups, ", weight of size ", w.sizes(),
+              ", expected input", x.sizes(), " to have ", channels, " channels, but got ", x.size(1),
+              " channels instead");
   TORCH_CHECK(w.size(0) >= groups && w.size(0) % groups == 0, "expected weight to be ",
-              transposed ? "divisible" : "at least and divisible", " by ", groups, " at dimension 0, but got weight of size ",
-              w.sizes(), " instead");
-  TORCH_CHECK(x.scalar_type() == w.scalar_type(), "Input type (", c10::toString(x.scalar_type()), ") and weight type (",
-              c10::toString(w.scalar_type()), ") should be the same");
+              transposed ? "divisible" : "at least and divisible", " by ", groups,
+              " at dimension 0, but got weight of size ", w.sizes(), " instead");
+  TORCH_CHECK(x.scalar_type() == w.scalar_type(), "Input type (", c10::toString(x.scalar_type()),
+              ") and weight type (", c10::toString(w.scalar_type()), ") should be the same");
   return g;
 }
 
@@ -50,7 +58,8 @@ at::DimVector output_sizes(const Tensor& x, const Tensor& w, const Geometry& g) 
     } else {
       int64_t room = x.size(d + 2) + 2 * g.padding[d] - reach;
       TORCH_CHECK(room >= 0, "Calculated padded input size per channel: ", x.size(d + 2) + 2 * g.padding[d],
-                  " in dimension ", d, ". Kernel size: ", reach, ". Kernel size can't be greater than actual input size");
+                  " in dimension ", d, ". Kernel size: ", reach,
+                  ". Kernel size can't be greater than actual input size");
       sizes.push_back(room / g.stride[d] + 1);
     }
     TORCH_CHECK(sizes.back() >= 0, "convolution of input ", x.sizes(), " with weight ", w.sizes(),
@@ -113,7 +122,8 @@ int64_t points(const Tensor& t) { return t.numel() / std::max<int64_t>(1, t.size
 // [N·G, C/G·W, Y]
 Tensor columns(const Tensor& x, const Tensor& w, const Tensor& y, const Geometry& g) {
   Tensor padded = at::constant_pad_nd(x, pads(g), 0);
-  return windows(padded, w, y, g).reshape({x.size(0) * g.groups, x.size(1) / g.groups * points(w), points(y)});
+  return windows(padded, w, y, g)
+      .reshape({x.size(0) * g.groups, x.size(1) / g.groups * points(w), points(y)});
 }
 
 void composed_forward(const Tensor& x, const Tensor& w, Tensor y, const Geometry& g) {
@@ -126,7 +136,8 @@ void composed_forward(const Tensor& x, const Tensor& w, Tensor y, const Geometry
 
 void composed_weight(const Tensor& x, Tensor w, const Tensor& y, const Geometry& g) {
   int64_t rows = w.size(0) / g.groups;
-  Tensor per_image = at::bmm(y.reshape({x.size(0) * g.groups, rows, points(y)}), columns(x, w, y, g).transpose(1, 2));
+  Tensor per_image =
+      at::bmm(y.reshape({x.size(0) * g.groups, rows, points(y)}), columns(x, w, y, g).transpose(1, 2));
   w.copy_(per_image.view({x.size(0), g.groups * rows, -1}).sum(0).view(w.sizes()));
 }
 
@@ -157,7 +168,8 @@ void composed_data(Tensor x, const Tensor& w, const Tensor& y, const Geometry& g
 }
 
 // kind for a convolution whose x, w and y are those of the ABI.
-void run(Call& call, int kind, const Tensor& x, const Tensor& w, const Tensor& y, const Tensor* bias, const Geometry& g) {
+void run(Call& call, int kind, const Tensor& x, const Tensor& w, const Tensor& y, const Tensor* bias,
+         const Geometry& g) {
   if (convolve(call, kind, x, w, y, bias, g)) return;
   call.composed();
   if (kind == FL_CONV_FORWARD) {
@@ -180,18 +192,20 @@ void run(Call& call, int kind, const Tensor& x, const Tensor& w, const Tensor& y
 bool computable(ScalarType dtype) { return at::isFloatingType(dtype) || at::isComplexType(dtype); }
 
 Tensor forward(const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias, IntArrayRef stride,
-               IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups) {
+               IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
+               int64_t groups) {
   static Op op("aten::convolution");
   Geometry g = geometry(x, w, stride, padding, dilation, transposed, output_padding, groups);
   auto sizes = output_sizes(x, w, g);
   const Tensor* b = given(bias);
-  TORCH_CHECK(!b || (b->dim() == 1 && b->size(0) == sizes[1]), "Given transposed=", transposed, ", weight of size ",
-              w.sizes(), ", expected bias to be 1-dimensional with ", sizes[1], " elements, but got bias of size ",
-              b->sizes(), " instead");
-  TORCH_CHECK(!b || b->scalar_type() == x.scalar_type(), "Input type (", c10::toString(x.scalar_type()), ") and bias type (",
-              c10::toString(b->scalar_type()), ") should be the same");
+  TORCH_CHECK(!b || (b->dim() == 1 && b->size(0) == sizes[1]), "Given transposed=", transposed,
+              ", weight of size ", w.sizes(), ", expected bias to be 1-dimensional with ", sizes[1],
+              " elements, but got bias of size ", b->sizes(), " instead");
+  TORCH_CHECK(!b || b->scalar_type() == x.scalar_type(), "Input type (", c10::toString(x.scalar_type()),
+              ") and bias type (", c10::toString(b->scalar_type()), ") should be the same");
   if (!computable(x.scalar_type()))
-    return fallback<ATEN_OP(convolution)>(x, w, bias, stride, padding, dilation, transposed, output_padding, groups);
+    return fallback<ATEN_OP(convolution)>(x, w, bias, stride, padding, dilation, transposed, output_padding,
+                                          groups);
   Tensor y = empty(x, sizes, format_of(x, w));
   if (y.numel() == 0) return y;
   Call call(op, x);
@@ -211,15 +225,17 @@ Tensor forward(const Tensor& x, const Tensor& w, const std::optional<Tensor>& bi
 }
 
 std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& x, const Tensor& w,
-                                            at::OptionalIntArrayRef bias_sizes, IntArrayRef stride, IntArrayRef padding,
-                                            IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
-                                            int64_t groups, std::array<bool, 3> mask) {
+                                            at::OptionalIntArrayRef bias_sizes, IntArrayRef stride,
+                                            IntArrayRef padding, IntArrayRef dilation, bool transposed,
+                                            IntArrayRef output_padding, int64_t groups,
+                                            std::array<bool, 3> mask) {
   static Op op("aten::convolution_backward");
   Geometry g = geometry(x, w, stride, padding, dilation, transposed, output_padding, groups);
   auto format = format_of(x, w);
   Tensor grad_x, grad_w, grad_b;
   if (mask[0]) grad_x = empty(x, x.sizes(), format);
-  if (mask[1]) grad_w = empty(w, w.sizes(), w.dim() == 3 ? at::MemoryFormat::Contiguous : w.suggest_memory_format());
+  if (mask[1])
+    grad_w = empty(w, w.sizes(), w.dim() == 3 ? at::MemoryFormat::Contiguous : w.suggest_memory_format());
   if (mask[2]) grad_b = at::empty({grad.size(1)}, grad.options());
   Call call(op, x);
   if (grad.numel() == 0 || x.numel() == 0 || w.numel() == 0) {
@@ -244,10 +260,12 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& x,
 }
 
 std::tuple<Tensor, Tensor, Tensor> backward_overrideable(const Tensor& grad, const Tensor& x, const Tensor& w,
-                                                         IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                                                         bool transposed, IntArrayRef output_padding, int64_t groups,
+                                                         IntArrayRef stride, IntArrayRef padding,
+                                                         IntArrayRef dilation, bool transposed,
+                                                         IntArrayRef output_padding, int64_t groups,
                                                          std::array<bool, 3> mask) {
-  return backward(grad, x, w, std::nullopt, stride, padding, dilation, transposed, output_padding, groups, mask);
+  return backward(grad, x, w, std::nullopt, stride, padding, dilation, transposed, output_padding, groups,
+                  mask);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -6,7 +6,8 @@ namespace {
 
 void check_indices(const Tensor& indices) {
   TORCH_CHECK(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt,
-              "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got ",
+              "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, "
+              "Int; but got ",
               c10::toString(indices.scalar_type()), " instead (while checking arguments for embedding)");
 }
 
@@ -14,14 +15,16 @@ void check_indices(const Tensor& indices) {
 struct Rows {
   at::DimVector table, index;
   Axis axis;
-  Rows(const Tensor& table_in, const Tensor& index_in) : table(index_in.dim() + 1, 0), index(index_in.strides()) {
+  Rows(const Tensor& table_in, const Tensor& index_in)
+      : table(index_in.dim() + 1, 0), index(index_in.strides()) {
     table.back() = table_in.stride(1);
     index.push_back(0);
     axis = {table_in.size(0), table_in.stride(0)};
   }
 };
 
-Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding, bool scale_by_frequency, bool sparse) {
+Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding, bool scale_by_frequency,
+                 bool sparse) {
   static Op op("aten::embedding");
   TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
   check_indices(indices);
@@ -60,10 +63,14 @@ Tensor embedding_dense_backward(const Tensor& grad_in, const Tensor& indices, in
   Tensor index = indices.reshape({-1}), grad = grad_in.reshape({-1, columns});
   if (padding >= 0 || scale_by_frequency || dtype != wide) {
     call.composed();
-    Tensor rows = empty_like(grad, grad.sizes(), wide), index_column = index.unsqueeze(1), scale = index_column;
+    Tensor rows = empty_like(grad, grad.sizes(), wide), index_column = index.unsqueeze(1),
+           scale = index_column;
     if (scale_by_frequency) {
       Tensor ones = at::ones(index.sizes(), out.options());
-      scale = at::zeros({count}, out.options()).scatter_add_(0, index.to(at::kLong), ones).gather(0, index.to(at::kLong)).unsqueeze(1);
+      scale = at::zeros({count}, out.options())
+                  .scatter_add_(0, index.to(at::kLong), ones)
+                  .gather(0, index.to(at::kLong))
+                  .unsqueeze(1);
     }
     uint8_t type = to_register(wide), tg = dtype_of(grad), ti = dtype_of(index), ts = dtype_of(scale);
     const fl_program* program = masks.get(key_of(tg, ti, ts, scale_by_frequency), [&](Builder& b) {
@@ -71,7 +78,8 @@ Tensor embedding_dense_backward(const Tensor& grad_in, const Tensor& indices, in
       if (scale_by_frequency) g = b.op(FL_OP_DIV, g, s);
       b.store(0, b.select(b.op(FL_OP_EQ, i, b.scalar(0, FL_I64)), b.scalar(1, type), g), type);
     });
-    if (!run_program(call, program, {&rows}, {&grad, &index_column, &scale}, {scalar_i(padding), scalar_f(0)}))
+    if (!run_program(call, program, {&rows}, {&grad, &index_column, &scale},
+                     {scalar_i(padding), scalar_f(0)}))
       throw_refused(call, "pointwise", wide);
     grad = rows;
   }

@@ -73,7 +73,9 @@ bool run(ForeachOp& f, TensorList out, TensorList self, c10::ArrayRef<TensorList
     if (broadcast) from[n++] = broadcast;
     fl_scalar scalar;
     if (!per_item.empty()) scalar = to_scalar(per_item[i], type);
-    if (!items.add(to, c10::ArrayRef<const Tensor*>(from, n), {&scalar, per_item.empty() ? size_t{0} : size_t{1}})) return false;
+    if (!items.add(to, c10::ArrayRef<const Tensor*>(from, n),
+                   {&scalar, per_item.empty() ? size_t{0} : size_t{1}}))
+      return false;
   }
   fl_scalar common[2];
   for (size_t k = 0; k < shared.size(); ++k) common[k] = to_scalar(shared[k], type);
@@ -88,39 +90,54 @@ std::vector<Tensor> like(TensorList self) {
 }
 
 // Of the two forms of an operator: `run` fills the outputs, or the slow one does.
-#define FOREACH(name, slow, parameters, arguments, ...)                         \
-  std::vector<Tensor> name parameters {                                         \
-    if (!self.empty() && is_fl(self[0])) {                                      \
-      std::vector<Tensor> out = like(self);                                     \
-      if (run(name##_op, out, self, __VA_ARGS__)) return out;                   \
-    }                                                                           \
-    return at::native::slow arguments;                                          \
-  }                                                                             \
-  void name##_ parameters {                                                     \
+#define FOREACH(name, slow, parameters, arguments, ...)                          \
+  std::vector<Tensor> name parameters {                                          \
+    if (!self.empty() && is_fl(self[0])) {                                       \
+      std::vector<Tensor> out = like(self);                                      \
+      if (run(name##_op, out, self, __VA_ARGS__)) return out;                    \
+    }                                                                            \
+    return at::native::slow arguments;                                           \
+  }                                                                              \
+  void name##_ parameters {                                                      \
     if (!run(name##_op, self, self, __VA_ARGS__)) at::native::slow##_ arguments; \
   }
 
-#define FOREACH_UNARY(name, opcode)                                                                                \
-  ForeachOp name##_op("aten::_foreach_" #name, [](Builder& b, const Value* in, const Value*) { return b.op(opcode, in[0]); }); \
+#define FOREACH_UNARY(name, opcode)                                                                   \
+  ForeachOp name##_op("aten::_foreach_" #name,                                                        \
+                      [](Builder& b, const Value* in, const Value*) { return b.op(opcode, in[0]); }); \
   FOREACH(name, foreach_tensor_##name##_slow, (TensorList self), (self), {})
 
 // name.Scalar and name.ScalarList
-#define FOREACH_BINARY(name, slow, opcode)                                                                        \
-  ForeachOp name##_scalar_op("aten::_foreach_" #name ".Scalar", [](Builder& b, const Value* in, const Value* s) { return b.op(opcode, in[0], s[0]); }); \
-  ForeachOp name##_scalarlist_op("aten::_foreach_" #name ".ScalarList", [](Builder& b, const Value* in, const Value* s) { return b.op(opcode, in[0], s[0]); }); \
-  FOREACH(name##_scalar, foreach_tensor_##slow##_scalar_kernel_slow, (TensorList self, const Scalar& scalar), (self, scalar), {}, scalar) \
-  FOREACH(name##_scalarlist, foreach_tensor_##slow##_scalarlist_kernel_slow, (TensorList self, Scalars scalars), (self, scalars), {}, {}, scalars)
-#define FOREACH_BINARY_LIST(name, slow, opcode)                                                                   \
-  ForeachOp name##_list_op("aten::_foreach_" #name ".List", [](Builder& b, const Value* in, const Value*) { return b.op(opcode, in[0], in[1]); }); \
-  FOREACH(name##_list, foreach_tensor_##slow##_list_kernel_slow, (TensorList self, TensorList other), (self, other), other)
-#define FOREACH_BINARY_LIST_ALPHA(name)                                                                           \
-  ForeachOp name##_alpha_op("aten::_foreach_" #name ".List", [](Builder& b, const Value* in, const Value* s) {     \
-    return b.op(name##_code, in[0], b.op(FL_OP_MUL, in[1], s[0]));                                                \
-  });                                                                                                             \
-  FOREACH(name##_alpha, foreach_tensor_##name##_list_kernel_slow, (TensorList self, TensorList other, const Scalar& alpha), (self, other, alpha), other, alpha)
-#define FOREACH_TENSOR(name)                                                                                      \
-  ForeachOp name##_tensor_op("aten::_foreach_" #name ".Tensor", [](Builder& b, const Value* in, const Value*) { return b.op(name##_code, in[0], in[1]); }); \
-  FOREACH(name##_tensor, foreach_tensor_##name##_tensor_kernel_slow, (TensorList self, const Tensor& other), (self, other), {}, {}, {}, &other)
+#define FOREACH_BINARY(name, slow, opcode)                                                    \
+  ForeachOp name##_scalar_op(                                                                 \
+      "aten::_foreach_" #name ".Scalar",                                                      \
+      [](Builder& b, const Value* in, const Value* s) { return b.op(opcode, in[0], s[0]); }); \
+  ForeachOp name##_scalarlist_op(                                                             \
+      "aten::_foreach_" #name ".ScalarList",                                                  \
+      [](Builder& b, const Value* in, const Value* s) { return b.op(opcode, in[0], s[0]); }); \
+  FOREACH(name##_scalar, foreach_tensor_##slow##_scalar_kernel_slow,                          \
+          (TensorList self, const Scalar& scalar), (self, scalar), {}, scalar)                \
+  FOREACH(name##_scalarlist, foreach_tensor_##slow##_scalarlist_kernel_slow,                  \
+          (TensorList self, Scalars scalars), (self, scalars), {}, {}, scalars)
+#define FOREACH_BINARY_LIST(name, slow, opcode)                                                             \
+  ForeachOp name##_list_op("aten::_foreach_" #name ".List", [](Builder& b, const Value* in, const Value*) { \
+    return b.op(opcode, in[0], in[1]);                                                                      \
+  });                                                                                                       \
+  FOREACH(name##_list, foreach_tensor_##slow##_list_kernel_slow, (TensorList self, TensorList other),       \
+          (self, other), other)
+#define FOREACH_BINARY_LIST_ALPHA(name)                                                      \
+  ForeachOp name##_alpha_op("aten::_foreach_" #name ".List",                                 \
+                            [](Builder& b, const Value* in, const Value* s) {                \
+                              return b.op(name##_code, in[0], b.op(FL_OP_MUL, in[1], s[0])); \
+                            });                                                              \
+  FOREACH(name##_alpha, foreach_tensor_##name##_list_kernel_slow,                            \
+          (TensorList self, TensorList other, const Scalar& alpha), (self, other, alpha), other, alpha)
+#define FOREACH_TENSOR(name)                                                                                 \
+  ForeachOp name##_tensor_op(                                                                                \
+      "aten::_foreach_" #name ".Tensor",                                                                     \
+      [](Builder& b, const Value* in, const Value*) { return b.op(name##_code, in[0], in[1]); });            \
+  FOREACH(name##_tensor, foreach_tensor_##name##_tensor_kernel_slow, (TensorList self, const Tensor& other), \
+          (self, other), {}, {}, {}, &other)
 
 constexpr uint16_t add_code = FL_OP_ADD, sub_code = FL_OP_SUB, mul_code = FL_OP_MUL, div_code = FL_OP_DIV;
 
@@ -155,13 +172,15 @@ template <uint16_t kOpcode>
 Value add_scaled(Builder& b, const Value* in, const Value* s) {
   return b.op(FL_OP_ADD, in[0], b.op(kOpcode, b.op(FL_OP_MUL, s[0], in[1]), in[2]));
 }
-#define FOREACH_TERNARY(name, opcode)                                                                             \
-  ForeachOp name##_scalar_op("aten::_foreach_" #name ".Scalar", add_scaled<opcode>);                              \
-  ForeachOp name##_scalarlist_op("aten::_foreach_" #name ".ScalarList", add_scaled<opcode>);                      \
-  FOREACH(name##_scalar, foreach_tensor_##name##_scalar_slow, (TensorList self, TensorList a, TensorList b, const Scalar& value), \
-          (self, a, b, value), {a, b}, value)                                                                     \
-  FOREACH(name##_scalarlist, foreach_tensor_##name##_scalarlist_slow, (TensorList self, TensorList a, TensorList b, Scalars values), \
-          (self, a, b, values), {a, b}, {}, values)
+#define FOREACH_TERNARY(name, opcode)                                                                      \
+  ForeachOp name##_scalar_op("aten::_foreach_" #name ".Scalar", add_scaled<opcode>);                       \
+  ForeachOp name##_scalarlist_op("aten::_foreach_" #name ".ScalarList", add_scaled<opcode>);               \
+  FOREACH(name##_scalar, foreach_tensor_##name##_scalar_slow,                                              \
+          (TensorList self, TensorList a, TensorList b, const Scalar& value), (self, a, b, value), {a, b}, \
+          value)                                                                                           \
+  FOREACH(name##_scalarlist, foreach_tensor_##name##_scalarlist_slow,                                      \
+          (TensorList self, TensorList a, TensorList b, Scalars values), (self, a, b, values), {a, b}, {}, \
+          values)
 FOREACH_TERNARY(addcmul, FL_OP_MUL)
 FOREACH_TERNARY(addcdiv, FL_OP_DIV)
 
@@ -175,7 +194,8 @@ ForeachOp lerp_far_op("aten::_foreach_lerp.Scalar", [](Builder& b, const Value* 
 bool lerp_into(TensorList out, TensorList self, TensorList end, const Scalar& weight) {
   if (weight.isComplex()) return false;
   double w = weight.toDouble();
-  return std::abs(w) < 0.5 ? run(lerp_near_op, out, self, end, Scalar(w)) : run(lerp_far_op, out, self, end, Scalar(1 - w));
+  return std::abs(w) < 0.5 ? run(lerp_near_op, out, self, end, Scalar(w))
+                           : run(lerp_far_op, out, self, end, Scalar(1 - w));
 }
 std::vector<Tensor> lerp(TensorList self, TensorList end, const Scalar& weight) {
   if (!self.empty() && is_fl(self[0])) {
@@ -185,7 +205,8 @@ std::vector<Tensor> lerp(TensorList self, TensorList end, const Scalar& weight) 
   return at::native::foreach_tensor_lerp_list_kernel_slow(self, end, weight);
 }
 void lerp_(TensorList self, TensorList end, const Scalar& weight) {
-  if (!lerp_into(self, self, end, weight)) at::native::foreach_tensor_lerp_list_kernel_slow_(self, end, weight);
+  if (!lerp_into(self, self, end, weight))
+    at::native::foreach_tensor_lerp_list_kernel_slow_(self, end, weight);
 }
 
 // ---------------------------------------------------------------- zero, copy
@@ -194,7 +215,8 @@ void zero_(TensorList self) {
   static Programs programs;
   if (uniform(self, {}, nullptr)) {
     uint8_t memory = to_dtype(self[0].scalar_type()), type = to_register(self[0].scalar_type());
-    const fl_program* program = programs.get(memory, [&](Builder& b) { b.store(0, b.scalar(0, type), memory); });
+    const fl_program* program =
+        programs.get(memory, [&](Builder& b) { b.store(0, b.scalar(0, type), memory); });
     Call call(op, self[0]);
     MultiTensor items(call, self.size());
     bool done = true;
@@ -213,11 +235,11 @@ void copy_(TensorList self, TensorList source, bool non_blocking) {
   for (size_t i = 0; fits && i < self.size(); ++i)
     fits = takes(self[i], self[0]) && takes(source[i], source[0]) && source[i].device() == self[0].device() &&
            self[i].sizes() == source[i].sizes() && self[i].is_non_overlapping_and_dense();
-  uint8_t to = fits ? dtype_of(self[0]) : uint8_t{FL_NONE}, from = fits ? dtype_of(source[0]) : uint8_t{FL_NONE};
+  uint8_t to = fits ? dtype_of(self[0]) : uint8_t{FL_NONE},
+          from = fits ? dtype_of(source[0]) : uint8_t{FL_NONE};
   if (fits && register_type(to) != FL_NONE && register_type(from) != FL_NONE) {
-    const fl_program* program = programs.get(key_of(to, from), [&](Builder& b) {
-      b.store(0, b.cast(b.load(0, from), register_type(to)), to);
-    });
+    const fl_program* program = programs.get(
+        key_of(to, from), [&](Builder& b) { b.store(0, b.cast(b.load(0, from), register_type(to)), to); });
     Call call(op, self[0]);
     MultiTensor items(call, self.size());
     bool done = true;
@@ -232,15 +254,16 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_foreach_" #schema overload, name), m.impl("_foreach_" #schema "_" overload, name##_);
   FL_BOTH(add, ".List", add_alpha)
   FL_BOTH(sub, ".List", sub_alpha)
-#define FL_SCALARS(name) FL_BOTH(name, ".Scalar", name##_scalar) FL_BOTH(name, ".ScalarList", name##_scalarlist)
+#define FL_SCALARS(name) \
+  FL_BOTH(name, ".Scalar", name##_scalar) FL_BOTH(name, ".ScalarList", name##_scalarlist)
 #define FL_LISTS(name) FL_BOTH(name, ".List", name##_list) FL_SCALARS(name)
-  FL_SCALARS(add) FL_SCALARS(sub) FL_LISTS(mul) FL_LISTS(div) FL_LISTS(maximum) FL_LISTS(minimum) FL_LISTS(pow)
-  FL_BOTH(mul, ".Tensor", mul_tensor) FL_BOTH(div, ".Tensor", div_tensor)
-  FL_BOTH(sqrt, "", sqrt) FL_BOTH(rsqrt, "", rsqrt) FL_BOTH(neg, "", neg) FL_BOTH(reciprocal, "", reciprocal)
-  FL_BOTH(exp, "", exp) FL_BOTH(log, "", log) FL_BOTH(sigmoid, "", sigmoid) FL_BOTH(tanh, "", tanh)
-  FL_SCALARS(addcmul) FL_SCALARS(addcdiv)
-  FL_BOTH(lerp, ".Scalar", lerp)
-  m.impl("_foreach_zero_", zero_);
+  FL_SCALARS(add)
+  FL_SCALARS(sub) FL_LISTS(mul) FL_LISTS(div) FL_LISTS(maximum) FL_LISTS(minimum) FL_LISTS(pow)
+      FL_BOTH(mul, ".Tensor", mul_tensor) FL_BOTH(div, ".Tensor", div_tensor) FL_BOTH(sqrt, "", sqrt)
+          FL_BOTH(rsqrt, "", rsqrt) FL_BOTH(neg, "", neg) FL_BOTH(reciprocal, "", reciprocal)
+              FL_BOTH(exp, "", exp) FL_BOTH(log, "", log) FL_BOTH(sigmoid, "", sigmoid)
+                  FL_BOTH(tanh, "", tanh) FL_SCALARS(addcmul) FL_SCALARS(addcdiv)
+                      FL_BOTH(lerp, ".Scalar", lerp) m.impl("_foreach_zero_", zero_);
   m.impl("_foreach_copy_", copy_);
 }
 

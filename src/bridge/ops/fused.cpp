@@ -11,11 +11,14 @@ using at::TensorList;
 // The parameters that one launch can take: one device, one dtype for all lists.
 void check_lists(const Op& op, TensorList self, std::initializer_list<TensorList> lists) {
   for (TensorList list : lists)
-    TORCH_CHECK(list.size() == self.size(), op.name, ": lists of ", self.size(), " and ", list.size(), " tensors");
+    TORCH_CHECK(list.size() == self.size(), op.name, ": lists of ", self.size(), " and ", list.size(),
+                " tensors");
   for (size_t i = 0; i < self.size(); ++i)
     for (TensorList list : lists) {
-      TORCH_CHECK(list[i].device() == self[i].device(), op.name, ": tensor ", i, " is on ", self[i].device(), " and ", list[i].device());
-      TORCH_CHECK(list[i].sizes() == self[i].sizes(), op.name, ": tensor ", i, " has shapes ", self[i].sizes(), " and ", list[i].sizes());
+      TORCH_CHECK(list[i].device() == self[i].device(), op.name, ": tensor ", i, " is on ", self[i].device(),
+                  " and ", list[i].device());
+      TORCH_CHECK(list[i].sizes() == self[i].sizes(), op.name, ": tensor ", i, " has shapes ",
+                  self[i].sizes(), " and ", list[i].sizes());
     }
 }
 
@@ -27,23 +30,25 @@ void by_dtype(TensorList self, TensorList grads, Step&& step) {
     if (done[first]) continue;
     std::vector<size_t> group;
     for (size_t i = first; i < self.size(); ++i)
-      if (!done[i] && self[i].scalar_type() == self[first].scalar_type() && grads[i].scalar_type() == grads[first].scalar_type() &&
-          self[i].device() == self[first].device())
+      if (!done[i] && self[i].scalar_type() == self[first].scalar_type() &&
+          grads[i].scalar_type() == grads[first].scalar_type() && self[i].device() == self[first].device())
         group.push_back(i), done[i] = true;
     step(group);
   }
 }
 
 // grad = grad / scale, unless an infinity was found: what the gradient scaler asks of a fused step.
-void unscale(Call& call, TensorList grads, const std::vector<size_t>& group, const Tensor& scale, const Tensor* found) {
+void unscale(Call& call, TensorList grads, const std::vector<size_t>& group, const Tensor& scale,
+             const Tensor* found) {
   static Programs programs;
   const Tensor& lead = grads[group[0]];
   uint8_t memory = dtype_of(lead), type = to_register(lead.scalar_type()), ts = dtype_of(scale);
-  const fl_program* program = programs.get(key_of(memory, ts, found ? dtype_of(*found) : uint8_t{FL_NONE}), [&](Builder& b) {
-    Value g = b.load(0, memory), v = b.op(FL_OP_DIV, g, b.load(1, ts, type));
-    if (found) v = b.select(b.load(2, dtype_of(*found), FL_BOOL), g, v);
-    b.store(0, v, memory);
-  });
+  const fl_program* program =
+      programs.get(key_of(memory, ts, found ? dtype_of(*found) : uint8_t{FL_NONE}), [&](Builder& b) {
+        Value g = b.load(0, memory), v = b.op(FL_OP_DIV, g, b.load(1, ts, type));
+        if (found) v = b.select(b.load(2, dtype_of(*found), FL_BOOL), g, v);
+        b.store(0, v, memory);
+      });
   MultiTensor items(call, group.size());
   for (size_t i : group) {
     const Tensor* from[] = {&grads[i], &scale, found};
@@ -73,15 +78,16 @@ struct Adam {
 // each element:
 //   [0] lr / (1 - beta1^t)   [1] sqrt(1 - beta2^t), negative when the step is skipped   [2] lr
 // 1 - beta^t as -expm1(t·log beta): in F32 the plain difference loses five digits.
-Tensor step_factors(Call& call, TensorList steps, const std::vector<size_t>& group, const Rate& lr, const Adam& a,
-                    const Tensor* found, uint8_t type) {
+Tensor step_factors(Call& call, TensorList steps, const std::vector<size_t>& group, const Rate& lr,
+                    const Adam& a, const Tensor* found, uint8_t type) {
   static Programs programs;
   Tensor out = empty_like(steps[group[0]], {static_cast<int64_t>(group.size()), 3}, to_scalar_type(type));
   uint8_t tstep = dtype_of(steps[group[0]]), tf = found ? dtype_of(*found) : uint8_t{FL_NONE},
           tl = lr.tensor ? dtype_of(*lr.tensor) : uint8_t{FL_NONE};
   const fl_program* program = programs.get(key_of(tstep, tf, tl, type), [&](Builder& b) {
     int input = 0;
-    Value t = b.load(input++, tstep, type), log1 = b.scalar(0, type), log2 = b.scalar(1, type), number = b.scalar(2, type);
+    Value t = b.load(input++, tstep, type), log1 = b.scalar(0, type), log2 = b.scalar(1, type),
+          number = b.scalar(2, type);
     Value rate = lr.tensor ? b.load(input++, tl, type) : number;
     auto correction = [&](Value log) { return b.op(FL_OP_NEG, b.op(FL_OP_EXPM1, b.op(FL_OP_MUL, t, log))); };
     Value root = b.op(FL_OP_SQRT, correction(log2));
@@ -92,7 +98,8 @@ Tensor step_factors(Call& call, TensorList steps, const std::vector<size_t>& gro
   });
   MultiTensor items(call, group.size());
   for (size_t k = 0; k < group.size(); ++k) {
-    Tensor row = out.select(0, static_cast<int64_t>(k)), cells[] = {row.select(0, 0), row.select(0, 1), row.select(0, 2)};
+    Tensor row = out.select(0, static_cast<int64_t>(k)),
+           cells[] = {row.select(0, 0), row.select(0, 1), row.select(0, 2)};
     const Tensor* to[] = {&cells[0], &cells[1], &cells[2]};
     c10::SmallVector<const Tensor*, 3> from{&steps[group[k]]};
     if (lr.tensor) from.push_back(lr.tensor);
@@ -110,7 +117,8 @@ const fl_program* adam_program(uint8_t tp, uint8_t tg, uint8_t tm, uint8_t tf, u
   return programs.get(key_of(tp, tg, tm, tf, a.amsgrad, a.maximize, a.decoupled, decay), [&](Builder& b) {
     Value p = b.load(0, tp, type), g = b.load(1, tg, type), m = b.load(2, tm, type), v = b.load(3, tm, type);
     Value rate = b.load(4, tf, type), root = b.load(5, tf, type), lr = b.load(6, tf, type);
-    Value beta1 = b.scalar(0, type), rest1 = b.scalar(1, type), beta2 = b.scalar(2, type), rest2 = b.scalar(3, type);
+    Value beta1 = b.scalar(0, type), rest1 = b.scalar(1, type), beta2 = b.scalar(2, type),
+          rest2 = b.scalar(3, type);
     Value eps = b.scalar(4, type), wd = b.scalar(5, type), zero = b.scalar(6, type);
     Value skip = b.op(FL_OP_LT, root, zero);
     if (a.maximize) g = b.op(FL_OP_NEG, g);
@@ -131,11 +139,13 @@ const fl_program* adam_program(uint8_t tp, uint8_t tg, uint8_t tm, uint8_t tf, u
 }
 
 void adam(Op& op, TensorList self, TensorList grads, TensorList averages, TensorList squares, TensorList tops,
-          TensorList steps, const Rate& lr, const Adam& a, const std::optional<Tensor>& scale, const std::optional<Tensor>& found) {
+          TensorList steps, const Rate& lr, const Adam& a, const std::optional<Tensor>& scale,
+          const std::optional<Tensor>& found) {
   if (self.empty()) return;
   check_lists(op, self, {grads, averages, squares});
   if (a.amsgrad) check_lists(op, self, {tops});
-  TORCH_CHECK(steps.size() == self.size(), op.name, ": ", self.size(), " parameters and ", steps.size(), " steps");
+  TORCH_CHECK(steps.size() == self.size(), op.name, ": ", self.size(), " parameters and ", steps.size(),
+              " steps");
   by_dtype(self, grads, [&](const std::vector<size_t>& group) {
     const Tensor& lead = self[group[0]];
     Call call(op, lead);
@@ -146,29 +156,36 @@ void adam(Op& op, TensorList self, TensorList grads, TensorList averages, Tensor
     MultiTensor items(call, group.size());
     for (size_t k = 0; k < group.size(); ++k) {
       size_t i = group[k];
-      Tensor row = factors.select(0, static_cast<int64_t>(k)), rate = row.select(0, 0), root = row.select(0, 1), number = row.select(0, 2);
+      Tensor row = factors.select(0, static_cast<int64_t>(k)), rate = row.select(0, 0),
+             root = row.select(0, 1), number = row.select(0, 2);
       const Tensor* to[] = {&self[i], &averages[i], &squares[i], a.amsgrad ? &tops[i] : nullptr};
-      const Tensor* from[] = {&self[i], &grads[i], &averages[i], &squares[i], &rate, &root, &number, a.amsgrad ? &tops[i] : nullptr};
+      const Tensor* from[] = {&self[i], &grads[i], &averages[i], &squares[i],
+                              &rate,    &root,     &number,      a.amsgrad ? &tops[i] : nullptr};
       items.add({to, a.amsgrad ? size_t{4} : size_t{3}}, {from, a.amsgrad ? size_t{8} : size_t{7}});
     }
-    fl_scalar scalars[] = {scalar_f(a.beta1), scalar_f(1 - a.beta1), scalar_f(a.beta2), scalar_f(1 - a.beta2),
-                           scalar_f(a.eps), scalar_f(a.weight_decay), scalar_f(0)};
-    if (!items.run(adam_program(tp, tg, tm, type, type, a), scalars)) throw_refused(call, "pointwise", lead.scalar_type());
+    fl_scalar scalars[] = {
+        scalar_f(a.beta1), scalar_f(1 - a.beta1),    scalar_f(a.beta2), scalar_f(1 - a.beta2),
+        scalar_f(a.eps),   scalar_f(a.weight_decay), scalar_f(0)};
+    if (!items.run(adam_program(tp, tg, tm, type, type, a), scalars))
+      throw_refused(call, "pointwise", lead.scalar_type());
   });
 }
 
-#define FL_ADAM(name, text, decoupled)                                                                              \
-  void name(TensorList self, TensorList grads, TensorList averages, TensorList squares, TensorList tops, TensorList steps, \
-            double lr, double beta1, double beta2, double decay, double eps, bool amsgrad, bool maximize,           \
-            const std::optional<Tensor>& scale, const std::optional<Tensor>& found) {                               \
-    static Op op(text);                                                                                             \
-    adam(op, self, grads, averages, squares, tops, steps, Rate(lr), {beta1, beta2, decay, eps, amsgrad, maximize, decoupled}, scale, found); \
-  }                                                                                                                 \
-  void name##_tensor_lr(TensorList self, TensorList grads, TensorList averages, TensorList squares, TensorList tops, TensorList steps, \
-                        const Tensor& lr, double beta1, double beta2, double decay, double eps, bool amsgrad, bool maximize, \
-                        const std::optional<Tensor>& scale, const std::optional<Tensor>& found) {                   \
-    static Op op(text);                                                                                             \
-    adam(op, self, grads, averages, squares, tops, steps, Rate(lr), {beta1, beta2, decay, eps, amsgrad, maximize, decoupled}, scale, found); \
+#define FL_ADAM(name, text, decoupled)                                                                       \
+  void name(TensorList self, TensorList grads, TensorList averages, TensorList squares, TensorList tops,     \
+            TensorList steps, double lr, double beta1, double beta2, double decay, double eps, bool amsgrad, \
+            bool maximize, const std::optional<Tensor>& scale, const std::optional<Tensor>& found) {         \
+    static Op op(text);                                                                                      \
+    adam(op, self, grads, averages, squares, tops, steps, Rate(lr),                                          \
+         {beta1, beta2, decay, eps, amsgrad, maximize, decoupled}, scale, found);                            \
+  }                                                                                                          \
+  void name##_tensor_lr(TensorList self, TensorList grads, TensorList averages, TensorList squares,          \
+                        TensorList tops, TensorList steps, const Tensor& lr, double beta1, double beta2,     \
+                        double decay, double eps, bool amsgrad, bool maximize,                               \
+                        const std::optional<Tensor>& scale, const std::optional<Tensor>& found) {            \
+    static Op op(text);                                                                                      \
+    adam(op, self, grads, averages, squares, tops, steps, Rate(lr),                                          \
+         {beta1, beta2, decay, eps, amsgrad, maximize, decoupled}, scale, found);                            \
   }
 FL_ADAM(fused_adam, "aten::_fused_adam_", false)
 FL_ADAM(fused_adamw, "aten::_fused_adamw_", true)
@@ -192,7 +209,8 @@ void sgd(Op& op, TensorList self, TensorList grads, TensorList buffers, const Ra
     Call call(op, lead);
     if (given(scale)) unscale(call, grads, group, *scale, found);
     uint8_t tp = dtype_of(lead), tg = dtype_of(grads[group[0]]), type = to_register(lead.scalar_type());
-    uint8_t tl = lr.tensor ? dtype_of(*lr.tensor) : uint8_t{FL_NONE}, tf = found ? dtype_of(*found) : uint8_t{FL_NONE};
+    uint8_t tl = lr.tensor ? dtype_of(*lr.tensor) : uint8_t{FL_NONE},
+            tf = found ? dtype_of(*found) : uint8_t{FL_NONE};
     int form = momentum | decay << 1 | s.nesterov << 2 | s.maximize << 3 | s.first << 4;
     const fl_program* program = programs.get(key_of(tp, tg, tl, tf, form), [&](Builder& b) {
       int input = 0;
@@ -224,21 +242,25 @@ void sgd(Op& op, TensorList self, TensorList grads, TensorList buffers, const Ra
       if (found) from.push_back(found);
       items.add(to, from);
     }
-    fl_scalar scalars[] = {scalar_f(lr.value), scalar_f(s.momentum), scalar_f(1 - s.dampening), scalar_f(s.weight_decay)};
+    fl_scalar scalars[] = {scalar_f(lr.value), scalar_f(s.momentum), scalar_f(1 - s.dampening),
+                           scalar_f(s.weight_decay)};
     if (!items.run(program, scalars)) throw_refused(call, "pointwise", lead.scalar_type());
   });
 }
 
-void fused_sgd(TensorList self, TensorList grads, TensorList buffers, double decay, double momentum, double lr, double dampening,
-               bool nesterov, bool maximize, bool first, const std::optional<Tensor>& scale, const std::optional<Tensor>& found) {
+void fused_sgd(TensorList self, TensorList grads, TensorList buffers, double decay, double momentum,
+               double lr, double dampening, bool nesterov, bool maximize, bool first,
+               const std::optional<Tensor>& scale, const std::optional<Tensor>& found) {
   static Op op("aten::_fused_sgd_");
-  sgd(op, self, grads, buffers, Rate(lr), {decay, momentum, dampening, nesterov, maximize, first}, scale, found);
+  sgd(op, self, grads, buffers, Rate(lr), {decay, momentum, dampening, nesterov, maximize, first}, scale,
+      found);
 }
-void fused_sgd_tensor_lr(TensorList self, TensorList grads, TensorList buffers, double decay, double momentum, const Tensor& lr,
-                         double dampening, bool nesterov, bool maximize, bool first, const std::optional<Tensor>& scale,
-                         const std::optional<Tensor>& found) {
+void fused_sgd_tensor_lr(TensorList self, TensorList grads, TensorList buffers, double decay, double momentum,
+                         const Tensor& lr, double dampening, bool nesterov, bool maximize, bool first,
+                         const std::optional<Tensor>& scale, const std::optional<Tensor>& found) {
   static Op op("aten::_fused_sgd_");
-  sgd(op, self, grads, buffers, Rate(lr), {decay, momentum, dampening, nesterov, maximize, first}, scale, found);
+  sgd(op, self, grads, buffers, Rate(lr), {decay, momentum, dampening, nesterov, maximize, first}, scale,
+      found);
 }
 
 // ------------------------------------------------------------ gradient scaler
@@ -247,13 +269,17 @@ void non_finite_check(TensorList grads, Tensor& found, const Tensor& inverse) {
   static Op op("aten::_amp_foreach_non_finite_check_and_unscale_");
   static Programs checks, products, joins;
   if (grads.empty()) return;
-  TORCH_CHECK(found.numel() == 1 && found.scalar_type() == at::kFloat, op.name, ": found_inf must be a float32 number");
-  TORCH_CHECK(inverse.numel() == 1 && inverse.scalar_type() == at::kFloat, op.name, ": inv_scale must be a float32 number");
+  TORCH_CHECK(found.numel() == 1 && found.scalar_type() == at::kFloat, op.name,
+              ": found_inf must be a float32 number");
+  TORCH_CHECK(inverse.numel() == 1 && inverse.scalar_type() == at::kFloat, op.name,
+              ": inv_scale must be a float32 number");
   by_dtype(grads, grads, [&](const std::vector<size_t>& group) {
     const Tensor& lead = grads[group[0]];
-    TORCH_CHECK(lead.device() == found.device() && lead.device() == inverse.device(), op.name, ": gradients on ", lead.device(),
-                ", found_inf on ", found.device(), ", inv_scale on ", inverse.device());
-    TORCH_CHECK(at::isFloatingType(lead.scalar_type()), op.name, ": gradients of ", c10::toString(lead.scalar_type()));
+    TORCH_CHECK(lead.device() == found.device() && lead.device() == inverse.device(), op.name,
+                ": gradients on ", lead.device(), ", found_inf on ", found.device(), ", inv_scale on ",
+                inverse.device());
+    TORCH_CHECK(at::isFloatingType(lead.scalar_type()), op.name, ": gradients of ",
+                c10::toString(lead.scalar_type()));
     Call call(op, lead);
     call.composed();
     uint8_t memory = dtype_of(lead), type = to_register(lead.scalar_type());
@@ -279,18 +305,23 @@ void non_finite_check(TensorList grads, Tensor& found, const Tensor& inverse) {
     const fl_program* join = joins.get(0, [](Builder& b) {
       b.store(0, b.op(FL_OP_MAX, b.load(0, FL_F32), b.load(1, FL_BOOL, FL_F32)), FL_F32);
     });
-    done = done && items.run(product) && reduce(call, {FL_REDUCE_ANY, FL_BOOL}, Mask().set(), {&flags}, {&any}) &&
+    done = done && items.run(product) &&
+           reduce(call, {FL_REDUCE_ANY, FL_BOOL}, Mask().set(), {&flags}, {&any}) &&
            run_program(call, join, {&found}, {&found, &any});
     if (!done) throw_refused(call, "pointwise or reduce", lead.scalar_type());
   });
 }
 
-Tensor& update_scale(Tensor& scale, Tensor& tracker, const Tensor& found, double growth, double backoff, int64_t interval) {
+Tensor& update_scale(Tensor& scale, Tensor& tracker, const Tensor& found, double growth, double backoff,
+                     int64_t interval) {
   static Op op("aten::_amp_update_scale_");
   static Programs programs;
-  TORCH_CHECK(tracker.numel() == 1 && tracker.scalar_type() == at::kInt, op.name, ": growth_tracker must be an int32 number");
-  TORCH_CHECK(scale.numel() == 1 && scale.scalar_type() == at::kFloat, op.name, ": current_scale must be a float32 number");
-  TORCH_CHECK(found.numel() == 1 && found.scalar_type() == at::kFloat, op.name, ": found_inf must be a float32 number");
+  TORCH_CHECK(tracker.numel() == 1 && tracker.scalar_type() == at::kInt, op.name,
+              ": growth_tracker must be an int32 number");
+  TORCH_CHECK(scale.numel() == 1 && scale.scalar_type() == at::kFloat, op.name,
+              ": current_scale must be a float32 number");
+  TORCH_CHECK(found.numel() == 1 && found.scalar_type() == at::kFloat, op.name,
+              ": found_inf must be a float32 number");
   Call call(op, scale);
   const fl_program* program = programs.get(0, [](Builder& b) {
     Value s = b.load(0, FL_F32), n = b.load(1, FL_I32), skip = b.load(2, FL_F32, FL_BOOL);

@@ -26,7 +26,8 @@ struct Matrix {
 };
 Matrix matrix(const fl_tensor& t) {
   const int64_t *n = t.sizes, *s = t.strides;
-  return t.ndim == 2 ? Matrix(t, 1, n[0], n[1], 0, s[0], s[1]) : Matrix(t, n[0], n[1], n[2], s[0], s[1], s[2]);
+  return t.ndim == 2 ? Matrix(t, 1, n[0], n[1], 0, s[0], s[1])
+                     : Matrix(t, n[0], n[1], n[2], s[0], s[1], s[2]);
 }
 // `t` broadcast to [B, M, N].
 Matrix broadcast(const fl_tensor& t, int64_t batch, int64_t m, int64_t n) {
@@ -52,7 +53,9 @@ bool multiply(Call& call, const Tensor& a, const Tensor& b, const Tensor& out, c
   if (c && beta.equal(0)) c = nullptr;
   if (a.size(-1) == 0) {
     call.composed();
-    if (c) at::mul_out(const_cast<Tensor&>(out), c->expand(out.sizes()), at::scalar_tensor(beta, c->options().device(at::kCPU)));
+    if (c)
+      at::mul_out(const_cast<Tensor&>(out), c->expand(out.sizes()),
+                  at::scalar_tensor(beta, c->options().device(at::kCPU)));
     else fill_step(out, 0);
     return true;
   }
@@ -78,25 +81,34 @@ bool multiply(Call& call, const Tensor& a, const Tensor& b, const Tensor& out, c
     to = empty_like(out, out.sizes(), dtype);
 
   Matrix ma = matrix(call.view(left)), mb = matrix(call.view(right)), mo = matrix(call.view(to));
-  Matrix mc = c ? broadcast(call.view(plain_c), mo.sizes[0], mo.sizes[1], mo.sizes[2]) : Matrix({}, 0, 0, 0, 0, 0, 0);
+  Matrix mc =
+      c ? broadcast(call.view(plain_c), mo.sizes[0], mo.sizes[1], mo.sizes[2]) : Matrix({}, 0, 0, 0, 0, 0, 0);
   uint8_t type = to_register(dtype);
-  fl_gemm_args args{ma.view, mb.view, mo.view, c ? &mc.view : nullptr, to_scalar(alpha, type),
-                    to_scalar(c ? beta : kZero, type), nullptr, nullptr, nullptr};
+  fl_gemm_args args{ma.view,
+                    mb.view,
+                    mo.view,
+                    c ? &mc.view : nullptr,
+                    to_scalar(alpha, type),
+                    to_scalar(c ? beta : kZero, type),
+                    nullptr,
+                    nullptr,
+                    nullptr};
   if (!call.native(call.chip().op.gemm, args, {&ma.view, &mb.view, &mo.view})) return false;
   if (!to.is_same(out)) const_cast<Tensor&>(out).copy_(to);
   return true;
 }
 
 void check_dtypes(const char* x, const Tensor& a, const char* y, const Tensor& b) {
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "expected ", x, " and ", y, " to have the same dtype, but got: ",
-              c10::toString(a.scalar_type()), " != ", c10::toString(b.scalar_type()));
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "expected ", x, " and ", y,
+              " to have the same dtype, but got: ", c10::toString(a.scalar_type()),
+              " != ", c10::toString(b.scalar_type()));
 }
 
 void check_mm(const Tensor& a, const Tensor& b) {
   TORCH_CHECK(a.dim() == 2, "self must be a matrix");
   TORCH_CHECK(b.dim() == 2, "mat2 must be a matrix");
-  TORCH_CHECK(a.size(1) == b.size(0), "mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1),
-              " and ", b.size(0), "x", b.size(1), ")");
+  TORCH_CHECK(a.size(1) == b.size(0), "mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x",
+              a.size(1), " and ", b.size(0), "x", b.size(1), ")");
   check_dtypes("m1", a, "m2", b);
 }
 
@@ -116,7 +128,8 @@ void check_out(const Tensor& out, const Tensor& like, IntArrayRef sizes) {
 }
 
 void check_broadcast(const Tensor& c, IntArrayRef sizes) {
-  if (c.sizes() != sizes && !at::is_expandable_to(c.sizes(), sizes)) c.expand(sizes);  // raises PyTorch's text
+  if (c.sizes() != sizes && !at::is_expandable_to(c.sizes(), sizes))
+    c.expand(sizes);  // raises PyTorch's text
 }
 
 Tensor mm(const Tensor& a, const Tensor& b) {
@@ -140,15 +153,16 @@ Tensor& mm_out(const Tensor& a, const Tensor& b, Tensor& out) {
 void check_addmm(const Tensor& c, const Tensor& a, const Tensor& b) {
   TORCH_CHECK(a.dim() == 2, "mat1 must be a matrix, got ", a.dim(), "-D tensor");
   TORCH_CHECK(b.dim() == 2, "mat2 must be a matrix, got ", b.dim(), "-D tensor");
-  TORCH_CHECK(a.size(1) == b.size(0), "mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x", a.size(1),
-              " and ", b.size(0), "x", b.size(1), ")");
+  TORCH_CHECK(a.size(1) == b.size(0), "mat1 and mat2 shapes cannot be multiplied (", a.size(0), "x",
+              a.size(1), " and ", b.size(0), "x", b.size(1), ")");
   check_dtypes("mat1", a, "mat2", b);
   TORCH_CHECK(c.scalar_type() == b.scalar_type(), "self and mat2 must have the same dtype, but got ",
               c10::toString(c.scalar_type()), " and ", c10::toString(b.scalar_type()));
   check_broadcast(c, {a.size(0), b.size(1)});
 }
 
-Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta, const at::Scalar& alpha) {
+Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta,
+             const at::Scalar& alpha) {
   static Op op("aten::addmm");
   check_addmm(c, a, b);
   Tensor out = empty_like(a, {a.size(0), b.size(1)}, a.scalar_type());
@@ -157,8 +171,8 @@ Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar
   return fallback<ATEN_OP(addmm)>(c, a, b, beta, alpha);
 }
 
-Tensor& addmm_out(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta, const at::Scalar& alpha,
-                  Tensor& out) {
+Tensor& addmm_out(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta,
+                  const at::Scalar& alpha, Tensor& out) {
   static Op op("aten::addmm.out");
   check_addmm(c, a, b);
   check_out(out, a, {a.size(0), b.size(1)});
@@ -188,12 +202,13 @@ Tensor& bmm_out(const Tensor& a, const Tensor& b, Tensor& out) {
 void check_baddbmm(const Tensor& c, const Tensor& a, const Tensor& b) {
   check_bmm(a, b);
   TORCH_CHECK(c.scalar_type() == a.scalar_type(), "Input dtypes must be the same, got: input ",
-              c10::toString(c.scalar_type()), ", batch1: ", c10::toString(a.scalar_type()), ", batch2: ",
-              c10::toString(b.scalar_type()));
+              c10::toString(c.scalar_type()), ", batch1: ", c10::toString(a.scalar_type()),
+              ", batch2: ", c10::toString(b.scalar_type()));
   check_broadcast(c, {a.size(0), a.size(1), b.size(2)});
 }
 
-Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta, const at::Scalar& alpha) {
+Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta,
+               const at::Scalar& alpha) {
   static Op op("aten::baddbmm");
   check_baddbmm(c, a, b);
   Tensor out = empty_like(a, {a.size(0), a.size(1), b.size(2)}, a.scalar_type());
@@ -202,8 +217,8 @@ Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scal
   return fallback<ATEN_OP(baddbmm)>(c, a, b, beta, alpha);
 }
 
-Tensor& baddbmm_out(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta, const at::Scalar& alpha,
-                    Tensor& out) {
+Tensor& baddbmm_out(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta,
+                    const at::Scalar& alpha, Tensor& out) {
   static Op op("aten::baddbmm.out");
   check_baddbmm(c, a, b);
   check_out(out, a, {a.size(0), a.size(1), b.size(2)});
@@ -220,15 +235,18 @@ Tensor& addmv_out(const Tensor& c, const Tensor& a, const Tensor& vector, const 
   check_dtypes("mat", a, "vec", vector);
   Call call(op, a);
   Tensor column = out.unsqueeze(1), c_column = c.dim() ? c.unsqueeze(1) : c;
-  if (c.scalar_type() == a.scalar_type() && multiply(call, a, vector.unsqueeze(1), column, &c_column, beta, alpha))
+  if (c.scalar_type() == a.scalar_type() &&
+      multiply(call, a, vector.unsqueeze(1), column, &c_column, beta, alpha))
     return out;
   return fallback<ATEN_OP2(addmv, out)>(c, a, vector, beta, alpha, out);
 }
 
 void check_dot(const char* name, const Tensor& a, const Tensor& b) {
-  TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(), "D tensors");
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), name, " : expected both vectors to have same dtype, but found ",
-              c10::toString(a.scalar_type()), " and ", c10::toString(b.scalar_type()));
+  TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(),
+              "D tensors");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), name,
+              " : expected both vectors to have same dtype, but found ", c10::toString(a.scalar_type()),
+              " and ", c10::toString(b.scalar_type()));
   TORCH_CHECK(a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(), "] and src [",
               b.numel(), "] to have the same number of elements, but got ", a.numel(), " and ", b.numel(),
               " elements respectively");

@@ -21,9 +21,11 @@ using Indices = c10::List<std::optional<Tensor>>;
 // The iterator's operands are out, from, indices… (put: to, from, indices…);
 // strides of the indexed dimensions are in bytes.
 template <class Launch>
-void launch_iterator(const char* name, at::TensorIteratorBase& iter, IntArrayRef sizes, IntArrayRef strides, Launch&& launch) {
-  TORCH_CHECK_NOT_IMPLEMENTED(sizes.size() <= FL_MAX_INDICES, name, " with ", sizes.size(), " index tensors: at most ",
-                              FL_MAX_INDICES, " are supported on ", iter.device(0));
+void launch_iterator(const char* name, at::TensorIteratorBase& iter, IntArrayRef sizes, IntArrayRef strides,
+                     Launch&& launch) {
+  TORCH_CHECK_NOT_IMPLEMENTED(sizes.size() <= FL_MAX_INDICES, name, " with ", sizes.size(),
+                              " index tensors: at most ", FL_MAX_INDICES, " are supported on ",
+                              iter.device(0));
   if (iter.numel() == 0) return;
   Space space(iter.shape());
   TORCH_CHECK_NOT_IMPLEMENTED(space.ok(), name, " over ", iter.ndim(), " dimensions: at most ", FL_MAX_DIMS,
@@ -42,18 +44,22 @@ void launch_iterator(const char* name, at::TensorIteratorBase& iter, IntArrayRef
 void index_kernel(at::TensorIteratorBase& iter, IntArrayRef sizes, IntArrayRef strides) {
   static Op op("aten::index.Tensor");
   Call call(op, iter.device(0));
-  launch_iterator("index", iter, sizes, strides, [&](const Space& space, const int64_t* n, const int64_t* steps) {
-    if (!gather_space(call, space, n, steps, FL_INDEX_WRAP)) throw_refused(call, "gather", iter.dtype(0));
-  });
+  launch_iterator("index", iter, sizes, strides,
+                  [&](const Space& space, const int64_t* n, const int64_t* steps) {
+                    if (!gather_space(call, space, n, steps, FL_INDEX_WRAP))
+                      throw_refused(call, "gather", iter.dtype(0));
+                  });
 }
 
 void index_put_kernel(at::TensorIterator& iter, IntArrayRef sizes, IntArrayRef strides, bool accumulate) {
   static Op op("aten::_index_put_impl_");
   Call call(op, iter.device(0));
   uint16_t mode = accumulate ? FL_SCATTER_ADD : FL_SCATTER_SET;
-  launch_iterator("index_put_", iter, sizes, strides, [&](const Space& space, const int64_t* n, const int64_t* steps) {
-    if (!scatter_space(call, mode, space, n, steps, FL_INDEX_WRAP)) throw_refused(call, "scatter", iter.dtype(0));
-  });
+  launch_iterator("index_put_", iter, sizes, strides,
+                  [&](const Space& space, const int64_t* n, const int64_t* steps) {
+                    if (!scatter_space(call, mode, space, n, steps, FL_INDEX_WRAP))
+                      throw_refused(call, "scatter", iter.dtype(0));
+                  });
 }
 
 // What PyTorch calls for accumulation, and for deterministic assignment, on any
@@ -62,7 +68,8 @@ void index_put_ordered(Tensor& self, const Indices& given_indices, const Tensor&
   static Op op("aten::_index_put_impl_");
   namespace n = at::native;
   n::checkIndexTensorTypes(at::IOptTensorListRef(given_indices), /*allow_int=*/true);
-  auto indices = at::expand_outplace(n::expandTensors(self, at::IOptTensorListRef(given_indices), /*ensure_same_device=*/true));
+  auto indices = at::expand_outplace(
+      n::expandTensors(self, at::IOptTensorListRef(given_indices), /*ensure_same_device=*/true));
   indices.resize(self.dim());
   Tensor to = self;
   if (!n::hasContiguousSubspace(indices)) std::tie(to, indices) = n::transposeToFront(to, indices);
@@ -85,11 +92,12 @@ void index_put_ordered(Tensor& self, const Indices& given_indices, const Tensor&
   int64_t first = 0;
   while (first < to.dim() && !indices[first].defined()) ++first;
 
-  TORCH_CHECK(at::is_expandable_to(value.sizes(), sizes), "shape mismatch: value tensor of shape ", value.sizes(),
-              " cannot be broadcast to indexing result of shape ", sizes);
-  TORCH_CHECK(value.scalar_type() == self.scalar_type(), "Index put requires the source and destination dtypes match, got ",
-              c10::toString(self.scalar_type()), " for the destination and ", c10::toString(value.scalar_type()),
-              " for the source.");
+  TORCH_CHECK(at::is_expandable_to(value.sizes(), sizes), "shape mismatch: value tensor of shape ",
+              value.sizes(), " cannot be broadcast to indexing result of shape ", sizes);
+  TORCH_CHECK(value.scalar_type() == self.scalar_type(),
+              "Index put requires the source and destination dtypes match, got ",
+              c10::toString(self.scalar_type()), " for the destination and ",
+              c10::toString(value.scalar_type()), " for the source.");
   Call call(op, self);
   Space space(sizes);
   if (space.ok() && space.numel() == 0) return;
@@ -107,8 +115,8 @@ void index_put_ordered(Tensor& self, const Indices& given_indices, const Tensor&
       space.add(view.data, view.dtype, steps.data());
     }
     space.finish();
-    done = scatter_space(call, accumulate ? FL_SCATTER_ADD : FL_SCATTER_SET, space, axis_sizes.data(), axis_strides.data(),
-                         FL_INDEX_WRAP);
+    done = scatter_space(call, accumulate ? FL_SCATTER_ADD : FL_SCATTER_SET, space, axis_sizes.data(),
+                         axis_strides.data(), FL_INDEX_WRAP);
   }
   if (!done) throw_refused(call, "scatter", self.scalar_type());
 }
@@ -121,10 +129,12 @@ struct IndexFunctional final : at::native::structured_index_out {
     out = strides.empty() ? at::empty(sizes, options) : at::empty_strided(sizes, strides, options);
     at::native::structured_index_out::set_output_raw_strided(i, sizes, strides, options);
   }
-  void set_output_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
+  void set_output_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides,
+                          at::TensorOptions options) override {
     make(i, sizes, strides, options);
   }
-  void set_output_raw_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
+  void set_output_raw_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides,
+                              at::TensorOptions options) override {
     make(i, sizes, strides, options);
   }
   const Tensor& maybe_get_output(int64_t) override { return out; }
@@ -145,7 +155,8 @@ bool claims_scatter(const Tensor& t, unsigned mode) {
   return current_stream(t.device().index()).chip->claims(FL_ENTRY_SCATTER, mode, dtype_of(t));
 }
 
-Tensor& index_put_impl(Tensor& self, const Indices& indices, const Tensor& values, bool accumulate, bool unsafe) {
+Tensor& index_put_impl(Tensor& self, const Indices& indices, const Tensor& values, bool accumulate,
+                       bool unsafe) {
   if (accumulate && !claims_scatter(self, FL_SCATTER_ADD)) {
     if (!at::isReducedFloatingType(self.scalar_type()))
       return fallback<ATEN_OP(_index_put_impl_)>(self, indices, values, accumulate, unsafe);
@@ -160,7 +171,8 @@ Tensor& index_put_impl(Tensor& self, const Indices& indices, const Tensor& value
 Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : t.unsqueeze(0); }
 
 // Over index's sizes: `whole` without `dim`, `part` (null strides: one value), index.
-bool along(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Tensor& index_in, const Tensor& part_in) {
+bool along(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Tensor& index_in,
+           const Tensor& part_in) {
   Tensor whole = at_least_1d(whole_in), index = at_least_1d(index_in), part = part_in;
   if (index.numel() == 0) return true;
   dim = at::maybe_wrap_dim(dim, whole.dim());
@@ -196,12 +208,13 @@ Tensor& gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool sp
 
 // out = self, then scattered into.  A mode that the chip lacks for a half dtype
 // is done in F32.  False: the chip cannot; `out` holds self.
-bool scatter_over(Call& call, int mode, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& part,
-                  const Tensor& out) {
+bool scatter_over(Call& call, int mode, const Tensor& self, int64_t dim, const Tensor& index,
+                  const Tensor& part, const Tensor& out) {
   if (!out.is_same(self)) const_cast<Tensor&>(out).copy_(self);
   if (index.numel() == 0) return true;
   if (!call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out))) {
-    if (!at::isReducedFloatingType(out.scalar_type()) || !call.claims(FL_ENTRY_SCATTER, mode, FL_F32)) return false;
+    if (!at::isReducedFloatingType(out.scalar_type()) || !call.claims(FL_ENTRY_SCATTER, mode, FL_F32))
+      return false;
     call.composed();
     Tensor wide = out.to(at::kFloat);
     if (!along(call, mode, wide, dim, index, part.to(at::kFloat))) return false;
@@ -218,7 +231,8 @@ int mode_of(c10::string_view reduce) {
   return reduce == "add" ? FL_SCATTER_ADD : FL_SCATTER_MUL;
 }
 
-Tensor& scatter_src_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, Tensor& out) {
+Tensor& scatter_src_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                        Tensor& out) {
   static Op op("aten::scatter.src_out");
   Into<at::meta::structured_scatter_src> shape(out);
   shape.meta(self, dim, index, src);
@@ -226,7 +240,8 @@ Tensor& scatter_src_out(const Tensor& self, int64_t dim, const Tensor& index, co
   if (scatter_over(call, FL_SCATTER_SET, self, dim, index, at_least_1d(src), out)) return out;
   return fallback<ATEN_OP2(scatter, src_out)>(self, dim, index, src, out);
 }
-Tensor& scatter_value_out(const Tensor& self, int64_t dim, const Tensor& index, const at::Scalar& value, Tensor& out) {
+Tensor& scatter_value_out(const Tensor& self, int64_t dim, const Tensor& index, const at::Scalar& value,
+                          Tensor& out) {
   static Op op("aten::scatter.value_out");
   Into<at::meta::structured_scatter_value> shape(out);
   shape.meta(self, dim, index, value);
@@ -243,8 +258,8 @@ Tensor& scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index,
   if (scatter_over(call, mode_of(reduce), self, dim, index, at_least_1d(src), out)) return out;
   return fallback<ATEN_OP2(scatter, reduce_out)>(self, dim, index, src, reduce, out);
 }
-Tensor& scatter_value_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const at::Scalar& value,
-                                 c10::string_view reduce, Tensor& out) {
+Tensor& scatter_value_reduce_out(const Tensor& self, int64_t dim, const Tensor& index,
+                                 const at::Scalar& value, c10::string_view reduce, Tensor& out) {
   static Op op("aten::scatter.value_reduce_out");
   Into<at::meta::structured_scatter_value_reduce> shape(out);
   shape.meta(self, dim, index, value, reduce);
@@ -252,7 +267,8 @@ Tensor& scatter_value_reduce_out(const Tensor& self, int64_t dim, const Tensor& 
   if (scatter_over(call, mode_of(reduce), self, dim, index, value_of(value, self), out)) return out;
   return fallback<ATEN_OP2(scatter, value_reduce_out)>(self, dim, index, value, reduce, out);
 }
-Tensor& scatter_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, Tensor& out) {
+Tensor& scatter_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                        Tensor& out) {
   static Op op("aten::scatter_add.out");
   Into<at::meta::structured_scatter_add> shape(out);
   shape.meta(self, dim, index, src);
@@ -268,7 +284,8 @@ at::Scalar identity(c10::string_view reduce, ScalarType dtype) {
   bool low = reduce == "amax";
   if (at::isFloatingType(dtype)) return low ? -INFINITY : INFINITY;
   if (dtype == at::kBool) return !low;
-  int64_t bits = 8 * static_cast<int64_t>(c10::elementSize(dtype)), top = std::numeric_limits<int64_t>::max() >> (64 - bits);
+  int64_t bits = 8 * static_cast<int64_t>(c10::elementSize(dtype)),
+          top = std::numeric_limits<int64_t>::max() >> (64 - bits);
   if (dtype == at::kByte) return low ? 0 : 255;
   return low ? -top - 1 : top;
 }
@@ -279,14 +296,19 @@ Tensor& scatter_reduce_two_out(const Tensor& self, int64_t dim, const Tensor& in
   Into<at::meta::structured_scatter_reduce_two> shape(out);
   shape.meta(self, dim, index, src, reduce, include_self);
   Call call(op, self);
-  int mode = reduce == "prod" ? FL_SCATTER_MUL : reduce == "amax" ? FL_SCATTER_MAX : reduce == "amin" ? FL_SCATTER_MIN : FL_SCATTER_ADD;
+  int mode = reduce == "prod"   ? FL_SCATTER_MUL
+             : reduce == "amax" ? FL_SCATTER_MAX
+             : reduce == "amin" ? FL_SCATTER_MIN
+                                : FL_SCATTER_ADD;
   uint8_t dtype = dtype_of(out);
-  if (!call.claims(FL_ENTRY_SCATTER, mode, at::isReducedFloatingType(out.scalar_type()) ? uint8_t{FL_F32} : dtype))
+  if (!call.claims(FL_ENTRY_SCATTER, mode,
+                   at::isReducedFloatingType(out.scalar_type()) ? uint8_t{FL_F32} : dtype))
     return fallback<ATEN_OP2(scatter_reduce, two_out)>(self, dim, index, src, reduce, include_self, out);
   call.composed();
   Tensor from = self;
   if (!include_self) from = self.scatter(dim, index, identity(reduce, self.scalar_type()));
-  if (!scatter_over(call, mode, from, dim, index, at_least_1d(src), out)) throw_refused(call, "scatter", out.scalar_type());
+  if (!scatter_over(call, mode, from, dim, index, at_least_1d(src), out))
+    throw_refused(call, "scatter", out.scalar_type());
   if (reduce == "mean" && index.numel()) {
     Tensor count = include_self ? at::ones_like(out) : at::zeros_like(out);
     count.scatter_add_(dim, index, at::ones_like(src));
@@ -315,11 +337,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 void index_stub_kernel(at::TensorIteratorBase& iter, IntArrayRef sizes, IntArrayRef strides) {
   index_kernel(iter, sizes, strides);
 }
-void index_put_stub_kernel(at::TensorIterator& iter, IntArrayRef sizes, IntArrayRef strides, bool accumulate) {
+void index_put_stub_kernel(at::TensorIterator& iter, IntArrayRef sizes, IntArrayRef strides,
+                           bool accumulate) {
   index_put_kernel(iter, sizes, strides, accumulate);
 }
-void index_put_ordered_kernel(Tensor& self, const c10::List<std::optional<Tensor>>& indices, const Tensor& value,
-                              bool accumulate, bool) {
+void index_put_ordered_kernel(Tensor& self, const c10::List<std::optional<Tensor>>& indices,
+                              const Tensor& value, bool accumulate, bool) {
   index_put_ordered(self, indices, value, accumulate);
 }
 }  // namespace fl::bridge

@@ -16,22 +16,26 @@ struct Axis {
 struct Slice {
   Tensor rest;
   Axis axis;
-  Slice(const Tensor& t, int64_t dim) : rest(t.dim() ? t.select(dim, 0) : t), axis{t.dim() ? t.size(dim) : 1, t.dim() ? t.stride(dim) : 1} {}
+  Slice(const Tensor& t, int64_t dim)
+      : rest(t.dim() ? t.select(dim, 0) : t), axis{t.dim() ? t.size(dim) : 1, t.dim() ? t.stride(dim) : 1} {}
 };
 
 // out[p] = from[p + Σ index_k[p]·stride_k] over out's sizes; from and indices are
 // broadcast to them.  `from` is the tensor at index 0 of the indexed
 // dimensions.  False: the chip cannot.
-bool gather_into(Call& call, const Tensor& out, const Tensor& from, std::initializer_list<const Tensor*> indices,
-                 std::initializer_list<Axis> axes, uint32_t flags = 0);
+bool gather_into(Call& call, const Tensor& out, const Tensor& from,
+                 std::initializer_list<const Tensor*> indices, std::initializer_list<Axis> axes,
+                 uint32_t flags = 0);
 
 // to[p + Σ index_k[p]·stride_k] (mode)= from[p] over from's sizes.
 bool scatter_into(Call& call, uint16_t mode, const Tensor& to, const Tensor& from,
-                  std::initializer_list<const Tensor*> indices, std::initializer_list<Axis> axes, uint32_t flags = 0);
+                  std::initializer_list<const Tensor*> indices, std::initializer_list<Axis> axes,
+                  uint32_t flags = 0);
 
 // The same on a space whose operands are out, from, indices… (scatter: to, from, indices…).
-bool gather_space(Call& call, const Space& space, const int64_t* sizes, const int64_t* strides, uint32_t flags);
-bool scatter_space(Call& call, uint16_t mode, const Space& space, const int64_t* sizes, const int64_t* strides,
-                   uint32_t flags);
+bool gather_space(Call& call, const Space& space, const int64_t* sizes, const int64_t* strides,
+                  uint32_t flags);
+bool scatter_space(Call& call, uint16_t mode, const Space& space, const int64_t* sizes,
+                   const int64_t* strides, uint32_t flags);
 
 }  // namespace fl::bridge

@@ -29,7 +29,8 @@ Tensor safe_target(Call& call, const Tensor& target, int64_t ignore) {
 Tensor picked(Call& call, const Tensor& from, int64_t dim, const Tensor& index) {
   Tensor out = empty_like(from, index.sizes(), from.scalar_type());
   Slice slice(from, dim);
-  if (!gather_into(call, out, slice.rest, {&index}, {slice.axis})) throw_refused(call, "gather", from.scalar_type());
+  if (!gather_into(call, out, slice.rest, {&index}, {slice.axis}))
+    throw_refused(call, "gather", from.scalar_type());
   return out;
 }
 
@@ -40,7 +41,9 @@ const fl_program* term(Term what, uint8_t tx, uint8_t tt, uint8_t tw, uint8_t ty
   return programs.get(key_of(what, tx, tt, tw, type, memory), [&](Builder& b) {
     Value x = b.load(0, tx, type), t = b.load(1, tt, FL_I64), w = b.load(2, tw == FL_NONE ? tx : tw, type);
     Value ignored = b.op(FL_OP_EQ, t, b.scalar(0, FL_I64)), zero = b.scalar(1, type), one = b.scalar(2, type);
-    Value value = what == kWeight ? (tw == FL_NONE ? one : w) : tw == FL_NONE ? b.op(FL_OP_NEG, x) : b.op(FL_OP_NEG, b.op(FL_OP_MUL, x, w));
+    Value value = what == kWeight ? (tw == FL_NONE ? one : w)
+                  : tw == FL_NONE ? b.op(FL_OP_NEG, x)
+                                  : b.op(FL_OP_NEG, b.op(FL_OP_MUL, x, w));
     b.store(0, b.select(ignored, zero, value), memory);
   });
 }
@@ -61,11 +64,12 @@ void forward_into(Call& call, const Tensor& x, const Tensor& target, const Tenso
   fl_scalar scalars[] = {scalar_i(ignore), scalar_f(0), scalar_f(1)};
   bool done;
   if (reduction == at::Reduction::None) {
-    done = run_program(call, term(kLoss, tx, tt, tw, type, dtype_of(out)), {&out}, {&chosen, &target, &weights},
-                       {scalars[0], scalars[1], scalars[2]});
+    done = run_program(call, term(kLoss, tx, tt, tw, type, dtype_of(out)), {&out},
+                       {&chosen, &target, &weights}, {scalars[0], scalars[1], scalars[2]});
     fill_step(total, 0);
   } else {
-    Tensor sum = empty_like(x, {}, to_scalar_type(type)), weight_sum = empty_like(x, {}, to_scalar_type(type));
+    Tensor sum = empty_like(x, {}, to_scalar_type(type)),
+           weight_sum = empty_like(x, {}, to_scalar_type(type));
     auto add_up = [&](Term what, const Tensor& to) {
       Reduction r{FL_REDUCE_SUM, type, term(what, tx, tt, tw, type, type), nullptr, scalars};
       return reduce(call, r, Mask().set(), {&chosen, &target, &weights}, {&to});
@@ -87,8 +91,9 @@ void forward_into(Call& call, const Tensor& x, const Tensor& target, const Tenso
 }
 
 // grad_x = 0 but at the target: -grad·weight / total
-void backward_into(Call& call, const Tensor& grad, const Tensor& x, const Tensor& target, const Tensor* weight,
-                   int64_t reduction, int64_t ignore, const Tensor& total, const Tensor& grad_x) {
+void backward_into(Call& call, const Tensor& grad, const Tensor& x, const Tensor& target,
+                   const Tensor* weight, int64_t reduction, int64_t ignore, const Tensor& total,
+                   const Tensor& grad_x) {
   static Programs programs;
   call.composed();
   if (grad_x.numel() == 0) return;
@@ -103,7 +108,8 @@ void backward_into(Call& call, const Tensor& grad, const Tensor& x, const Tensor
   uint8_t tg = dtype_of(grad), tt = dtype_of(target), tw = dtype_of(weights), ttotal = dtype_of(total);
   const fl_program* program =
       programs.get(key_of(tg, tt, tw, ttotal, dtype_of(value), mean, weight ? 1 : 0), [&](Builder& b) {
-        Value g = b.load(0, tg, type), t = b.load(1, tt, FL_I64), wv = b.load(2, tw, type), n = b.load(3, ttotal, type);
+        Value g = b.load(0, tg, type), t = b.load(1, tt, FL_I64), wv = b.load(2, tw, type),
+              n = b.load(3, ttotal, type);
         Value ignored = b.op(FL_OP_EQ, t, b.scalar(0, FL_I64)), zero = b.scalar(1, type);
         Value v = b.op(FL_OP_NEG, g);
         if (weight) v = b.op(FL_OP_MUL, v, wv);
@@ -111,33 +117,38 @@ void backward_into(Call& call, const Tensor& grad, const Tensor& x, const Tensor
         b.store(0, b.select(ignored, zero, v), dtype_of(value));
       });
   Slice slice(grad_x, class_dim(grad_x));
-  if (!run_program(call, program, {&value}, {&grad, &target, &weights, &total}, {scalar_i(ignore), scalar_f(0)}) ||
+  if (!run_program(call, program, {&value}, {&grad, &target, &weights, &total},
+                   {scalar_i(ignore), scalar_f(0)}) ||
       !scatter_into(call, FL_SCATTER_SET, slice.rest, value, {&index}, {slice.axis}))
     throw_refused(call, "pointwise or scatter", x.scalar_type());
 }
 
 void check_target(const Tensor& target) {
   TORCH_CHECK(target.scalar_type() == at::kLong || target.scalar_type() == at::kByte,
-              "expected scalar type Long or Byte for the target but found ", c10::toString(target.scalar_type()));
+              "expected scalar type Long or Byte for the target but found ",
+              c10::toString(target.scalar_type()));
 }
 
-std::tuple<Tensor&, Tensor&> nll_forward_out(const Tensor& x, const Tensor& target, const std::optional<Tensor>& weight,
-                                             int64_t reduction, int64_t ignore, Tensor& out, Tensor& total) {
+std::tuple<Tensor&, Tensor&> nll_forward_out(const Tensor& x, const Tensor& target,
+                                             const std::optional<Tensor>& weight, int64_t reduction,
+                                             int64_t ignore, Tensor& out, Tensor& total) {
   static Op op("aten::nll_loss_forward");
   Into<at::meta::structured_nll_loss_forward> shape(out, total);
-  shape.meta(x, target, given(weight) ? at::OptionalTensorRef(*weight) : at::OptionalTensorRef(), reduction, ignore);
+  shape.meta(x, target, given(weight) ? at::OptionalTensorRef(*weight) : at::OptionalTensorRef(), reduction,
+             ignore);
   check_target(target);
   Call call(op, x);
   forward_into(call, x, target, given(weight), reduction, ignore, out, total);
   return {out, total};
 }
 
-Tensor& nll_backward_out(const Tensor& grad, const Tensor& x, const Tensor& target, const std::optional<Tensor>& weight,
-                         int64_t reduction, int64_t ignore, const Tensor& total, Tensor& grad_x) {
+Tensor& nll_backward_out(const Tensor& grad, const Tensor& x, const Tensor& target,
+                         const std::optional<Tensor>& weight, int64_t reduction, int64_t ignore,
+                         const Tensor& total, Tensor& grad_x) {
   static Op op("aten::nll_loss_backward");
   Into<at::meta::structured_nll_loss_backward> shape(grad_x);
-  shape.meta(grad, x, target, given(weight) ? at::OptionalTensorRef(*weight) : at::OptionalTensorRef(), reduction,
-             ignore, total);
+  shape.meta(grad, x, target, given(weight) ? at::OptionalTensorRef(*weight) : at::OptionalTensorRef(),
+             reduction, ignore, total);
   check_target(target);
   Call call(op, x);
   backward_into(call, grad, x, target, given(weight), reduction, ignore, total, grad_x);
@@ -145,9 +156,11 @@ Tensor& nll_backward_out(const Tensor& grad, const Tensor& x, const Tensor& targ
 }
 
 void check_2d(const Tensor& x, const Tensor& target, const Tensor* weight) {
-  TORCH_CHECK(target.dim() == 3, "only batches of spatial targets supported (3D tensors) but got targets of dimension: ",
-              target.dim());
-  TORCH_CHECK(x.dim() == 4, "only batches of spatial inputs supported (4D tensors), but got input of dimension: ", x.dim());
+  TORCH_CHECK(
+      target.dim() == 3,
+      "only batches of spatial targets supported (3D tensors) but got targets of dimension: ", target.dim());
+  TORCH_CHECK(x.dim() == 4,
+              "only batches of spatial inputs supported (4D tensors), but got input of dimension: ", x.dim());
   TORCH_CHECK(!weight || weight->numel() == x.size(1),
               "weight tensor should be defined either for all or no classes");
   TORCH_CHECK(x.size(0) == target.size(0) && x.size(2) == target.size(1) && x.size(3) == target.size(2),
@@ -155,19 +168,22 @@ void check_2d(const Tensor& x, const Tensor& target, const Tensor* weight) {
   check_target(target);
 }
 
-std::tuple<Tensor, Tensor> nll2d_forward(const Tensor& x, const Tensor& target, const std::optional<Tensor>& weight,
-                                         int64_t reduction, int64_t ignore) {
+std::tuple<Tensor, Tensor> nll2d_forward(const Tensor& x, const Tensor& target,
+                                         const std::optional<Tensor>& weight, int64_t reduction,
+                                         int64_t ignore) {
   static Op op("aten::nll_loss2d_forward");
   check_2d(x, target, given(weight));
-  Tensor out = empty_like(x, reduction == at::Reduction::None ? target.sizes() : IntArrayRef{}, x.scalar_type());
+  Tensor out =
+      empty_like(x, reduction == at::Reduction::None ? target.sizes() : IntArrayRef{}, x.scalar_type());
   Tensor total = empty_like(x, {}, x.scalar_type());
   Call call(op, x);
   forward_into(call, x, target, given(weight), reduction, ignore, out, total);
   return {out, total};
 }
 
-Tensor nll2d_backward(const Tensor& grad, const Tensor& x, const Tensor& target, const std::optional<Tensor>& weight,
-                      int64_t reduction, int64_t ignore, const Tensor& total) {
+Tensor nll2d_backward(const Tensor& grad, const Tensor& x, const Tensor& target,
+                      const std::optional<Tensor>& weight, int64_t reduction, int64_t ignore,
+                      const Tensor& total) {
   static Op op("aten::nll_loss2d_backward");
   check_2d(x, target, given(weight));
   Tensor grad_x = at::empty_like(x);
@@ -176,16 +192,18 @@ Tensor nll2d_backward(const Tensor& grad, const Tensor& x, const Tensor& target,
   return grad_x;
 }
 
-std::tuple<Tensor&, Tensor&> nll2d_forward_out(const Tensor& x, const Tensor& target, const std::optional<Tensor>& weight,
-                                               int64_t reduction, int64_t ignore, Tensor& out, Tensor& total) {
+std::tuple<Tensor&, Tensor&> nll2d_forward_out(const Tensor& x, const Tensor& target,
+                                               const std::optional<Tensor>& weight, int64_t reduction,
+                                               int64_t ignore, Tensor& out, Tensor& total) {
   auto [loss, sum] = nll2d_forward(x, target, weight, reduction, ignore);
   at::native::resize_output(out, loss.sizes());
   at::native::resize_output(total, {});
   return {out.copy_(loss), total.copy_(sum)};
 }
 
-Tensor& nll2d_backward_out(const Tensor& grad, const Tensor& x, const Tensor& target, const std::optional<Tensor>& weight,
-                           int64_t reduction, int64_t ignore, const Tensor& total, Tensor& grad_x) {
+Tensor& nll2d_backward_out(const Tensor& grad, const Tensor& x, const Tensor& target,
+                           const std::optional<Tensor>& weight, int64_t reduction, int64_t ignore,
+                           const Tensor& total, Tensor& grad_x) {
   at::native::resize_output(grad_x, x.sizes());
   return grad_x.copy_(nll2d_backward(grad, x, target, weight, reduction, ignore, total));
 }

@@ -56,7 +56,8 @@ bool MultiTensor::add(c10::ArrayRef<const Tensor*> outputs, c10::ArrayRef<const 
 bool MultiTensor::run(const fl_program* program, c10::ArrayRef<fl_scalar> shared) {
   if (items_ == 0) return true;
   if (call_.chip().op.multi_tensor) {
-    fl_multi_tensor_args args{program, inputs_.data(), outputs_.data(), shared.data(), scalars_.data(), items_, n_scalars_};
+    fl_multi_tensor_args args{program,         inputs_.data(), outputs_.data(), shared.data(),
+                              scalars_.data(), items_,         n_scalars_};
     if (call_.native(call_.chip().op.multi_tensor, args, {outputs_.data()})) return true;
   }
   call_.composed();
@@ -64,7 +65,8 @@ bool MultiTensor::run(const fl_program* program, c10::ArrayRef<fl_scalar> shared
     fl_scalar scalars[FL_MAX_SCALARS];
     auto end = std::copy(shared.begin(), shared.end(), scalars);
     std::copy_n(scalars_.begin() + i * n_scalars_, n_scalars_, end);
-    fl_pointwise_args args{program, inputs_.data() + i * n_inputs_, outputs_.data() + i * n_outputs_, scalars};
+    fl_pointwise_args args{program, inputs_.data() + i * n_inputs_, outputs_.data() + i * n_outputs_,
+                           scalars};
     if (!call_.native(call_.chip().op.pointwise, args, {args.outputs})) {
       if (i == 0) return false;
       throw_refused(call_, "a program that it took a moment ago", to_scalar_type(args.outputs->dtype));

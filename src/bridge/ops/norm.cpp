@@ -26,7 +26,9 @@ struct View {
   }
   View(const View&) = delete;
 };
-View big(const Call& call, const Tensor& t, const Grid& g) { return View(call.view(t), {g.n, g.g, g.c, g.s}); }
+View big(const Call& call, const Tensor& t, const Grid& g) {
+  return View(call.view(t), {g.n, g.g, g.c, g.s});
+}
 View affine(const Call& call, const Tensor& t, const Grid& g) { return View(call.view(t), {g.g, g.c}); }
 View statistic(const Call& call, const Tensor& t, const Grid& g) { return View(call.view(t), {g.n, g.g}); }
 
@@ -35,10 +37,12 @@ bool norm_native(Call& call, int kind, const Grid& g, const Tensor& x, const Ten
                  const Tensor* bias, const Tensor* mean, const Tensor& rstd, double eps) {
   if (!call.claims(FL_ENTRY_NORM, kind, dtype_of(x))) return false;
   View vx = big(call, x, g), vy = big(call, y, g), vr = statistic(call, rstd, g);
-  View vw = weight ? affine(call, *weight, g) : View({}, {}), vb = bias ? affine(call, *bias, g) : View({}, {});
+  View vw = weight ? affine(call, *weight, g) : View({}, {}),
+       vb = bias ? affine(call, *bias, g) : View({}, {});
   View vm = mean ? statistic(call, *mean, g) : View({}, {});
-  fl_norm_args args{vx.t, vy.t, weight ? &vw.t : nullptr, bias ? &vb.t : nullptr, mean ? &vm.t : nullptr, &vr.t,
-                    eps, kind, 0};
+  fl_norm_args args{
+      vx.t, vy.t, weight ? &vw.t : nullptr, bias ? &vb.t : nullptr, mean ? &vm.t : nullptr, &vr.t, eps,
+      kind, 0};
   return call.native(call.chip().op.norm, args, {&args.x, &args.y});
 }
 
@@ -47,13 +51,21 @@ bool norm_backward_native(Call& call, int kind, const Grid& g, const Tensor& gra
                           const Tensor* grad_weight, const Tensor* grad_bias) {
   if (!call.claims(FL_ENTRY_NORM_BACKWARD, kind, dtype_of(x))) return false;
   View vg = big(call, grad_y, g), vx = big(call, x, g), vr = statistic(call, rstd, g);
-  View vw = weight ? affine(call, *weight, g) : View({}, {}), vm = mean ? statistic(call, *mean, g) : View({}, {});
+  View vw = weight ? affine(call, *weight, g) : View({}, {}),
+       vm = mean ? statistic(call, *mean, g) : View({}, {});
   View gx = grad_x ? big(call, *grad_x, g) : View({}, {});
   View gw = grad_weight ? affine(call, *grad_weight, g) : View({}, {});
   View gb = grad_bias ? affine(call, *grad_bias, g) : View({}, {});
-  fl_norm_backward_args args{vg.t, vx.t, weight ? &vw.t : nullptr, mean ? &vm.t : nullptr, &vr.t,
-                             grad_x ? &gx.t : nullptr, grad_weight ? &gw.t : nullptr, grad_bias ? &gb.t : nullptr,
-                             kind, 0};
+  fl_norm_backward_args args{vg.t,
+                             vx.t,
+                             weight ? &vw.t : nullptr,
+                             mean ? &vm.t : nullptr,
+                             &vr.t,
+                             grad_x ? &gx.t : nullptr,
+                             grad_weight ? &gw.t : nullptr,
+                             grad_bias ? &gb.t : nullptr,
+                             kind,
+                             0};
   return call.native(call.chip().op.norm_backward, args, {&args.grad_y, &args.x});
 }
 
@@ -65,8 +77,9 @@ const fl_program* rstd_program(uint8_t type, uint8_t memory) {
   });
 }
 
-bool norm_composed(Call& call, int kind, const Grid& g, const Tensor& x, const Tensor& y, const Tensor* weight,
-                   const Tensor* bias, const Tensor* mean, const Tensor& rstd, double eps) {
+bool norm_composed(Call& call, int kind, const Grid& g, const Tensor& x, const Tensor& y,
+                   const Tensor* weight, const Tensor* bias, const Tensor* mean, const Tensor& rstd,
+                   double eps) {
   static Programs programs, squares;
   call.composed();
   Tensor x4 = x.view({g.n, g.g, g.c, g.s}), y4 = y.view(x4.sizes()), r4 = rstd.view({g.n, g.g, 1, 1});
@@ -104,8 +117,8 @@ bool norm_composed(Call& call, int kind, const Grid& g, const Tensor& x, const T
 // With xhat = (x - mean)·rstd and dy = grad·weight:
 //   grad_x = rstd·(dy - mean(dy) - xhat·mean(dy·xhat));  RMS: without mean(dy)
 void norm_backward_composed(Call& call, int kind, const Grid& g, const Tensor& grad_y, const Tensor& x,
-                            const Tensor* weight, const Tensor* mean, const Tensor& rstd, const Tensor* grad_x,
-                            const Tensor* grad_weight, const Tensor* grad_bias) {
+                            const Tensor* weight, const Tensor* mean, const Tensor& rstd,
+                            const Tensor* grad_x, const Tensor* grad_weight, const Tensor* grad_bias) {
   call.composed();
   ScalarType wide = statistics_type(x.scalar_type());
   Tensor gy = grad_y.view({g.n, g.g, g.c, g.s}).to(wide), r = rstd.view({g.n, g.g, 1, 1}).to(wide);
@@ -123,18 +136,23 @@ void norm_backward_composed(Call& call, int kind, const Grid& g, const Tensor& g
 
 // Weights of another dtype than x (mixed precision) are converted: chips take
 // one dtype.
-Tensor contiguous_as(const Tensor& t, ScalarType dtype) { return t.scalar_type() == dtype ? t.contiguous() : t.to(dtype).contiguous(); }
+Tensor contiguous_as(const Tensor& t, ScalarType dtype) {
+  return t.scalar_type() == dtype ? t.contiguous() : t.to(dtype).contiguous();
+}
 
 struct Forward {
   Tensor y, mean, rstd;
 };
 Forward run_norm(Op& op, int kind, const Grid& g, const Tensor& x_in, const std::optional<Tensor>& weight_in,
                  const std::optional<Tensor>& bias_in, double eps) {
-  TORCH_CHECK(at::isFloatingType(x_in.scalar_type()), op.name, " is not implemented for ", c10::toString(x_in.scalar_type()));
+  TORCH_CHECK(at::isFloatingType(x_in.scalar_type()), op.name, " is not implemented for ",
+              c10::toString(x_in.scalar_type()));
   Tensor x = x_in.contiguous(), weight, bias;
   if (given(weight_in)) weight = contiguous_as(*weight_in, x.scalar_type());
   if (given(bias_in)) bias = contiguous_as(*bias_in, x.scalar_type());
-  Forward out{empty_like(x, x.sizes(), x.scalar_type()), {}, empty_like(x, {g.n, g.g}, statistics_type(x.scalar_type()))};
+  Forward out{empty_like(x, x.sizes(), x.scalar_type()),
+              {},
+              empty_like(x, {g.n, g.g}, statistics_type(x.scalar_type()))};
   if (kind == FL_NORM_LAYER) out.mean = empty_like(x, {g.n, g.g}, out.rstd.scalar_type());
   if (g.n * g.g == 0) return out;
   Call call(op, x);
@@ -146,13 +164,16 @@ Forward run_norm(Op& op, int kind, const Grid& g, const Tensor& x_in, const std:
   const Tensor *w = weight.defined() ? &weight : nullptr, *b = bias.defined() ? &bias : nullptr,
                *m = out.mean.defined() ? &out.mean : nullptr;
   if (norm_native(call, kind, g, x, out.y, w, b, m, out.rstd, eps)) return out;
-  if (!norm_composed(call, kind, g, x, out.y, w, b, m, out.rstd, eps)) throw_refused(call, "pointwise or reduce", x.scalar_type());
+  if (!norm_composed(call, kind, g, x, out.y, w, b, m, out.rstd, eps))
+    throw_refused(call, "pointwise or reduce", x.scalar_type());
   return out;
 }
 
 std::tuple<Tensor, Tensor, Tensor> run_norm_backward(Op& op, int kind, const Grid& g, const Tensor& grad_in,
-                                                     const Tensor& x_in, const Tensor* mean_in, const Tensor& rstd_in,
-                                                     const std::optional<Tensor>& weight_in, std::array<bool, 3> mask) {
+                                                     const Tensor& x_in, const Tensor* mean_in,
+                                                     const Tensor& rstd_in,
+                                                     const std::optional<Tensor>& weight_in,
+                                                     std::array<bool, 3> mask) {
   Tensor grad_y = contiguous_as(grad_in, x_in.scalar_type()), x = x_in.contiguous(), weight;
   if (given(weight_in)) weight = contiguous_as(*weight_in, x.scalar_type());
   ScalarType statistics = statistics_type(x.scalar_type());
@@ -161,7 +182,8 @@ std::tuple<Tensor, Tensor, Tensor> run_norm_backward(Op& op, int kind, const Gri
   Tensor grad_x, grad_w, grad_b;
   if (mask[0]) grad_x = empty_like(x, x.sizes(), x.scalar_type());
   if (mask[1] && weight.defined()) grad_w = empty_like(x, weight.sizes(), x.scalar_type());
-  if (mask[2]) grad_b = empty_like(x, weight.defined() ? weight.sizes() : IntArrayRef{g.g * g.c}, x.scalar_type());
+  if (mask[2])
+    grad_b = empty_like(x, weight.defined() ? weight.sizes() : IntArrayRef{g.g * g.c}, x.scalar_type());
   const Tensor *gx = grad_x.defined() ? &grad_x : nullptr, *gw = grad_w.defined() ? &grad_w : nullptr,
                *gb = grad_b.defined() ? &grad_b : nullptr;
   Call call(op, x);
@@ -170,8 +192,8 @@ std::tuple<Tensor, Tensor, Tensor> run_norm_backward(Op& op, int kind, const Gri
     if (gb) grad_b.zero_();
   } else if (!norm_backward_native(call, kind, g, grad_y, x, weight.defined() ? &weight : nullptr,
                                    mean_in ? &mean : nullptr, rstd, gx, gw, gb)) {
-    norm_backward_composed(call, kind, g, grad_y, x, weight.defined() ? &weight : nullptr, mean_in ? &mean : nullptr,
-                           rstd, gx, gw, gb);
+    norm_backward_composed(call, kind, g, grad_y, x, weight.defined() ? &weight : nullptr,
+                           mean_in ? &mean : nullptr, rstd, gx, gw, gb);
   }
   if (gw && weight_in->scalar_type() != grad_w.scalar_type()) grad_w = grad_w.to(weight_in->scalar_type());
   if (gb && given(weight_in) && weight_in->scalar_type() != grad_b.scalar_type())
@@ -187,54 +209,62 @@ at::DimVector statistics_shape(const Tensor& x, IntArrayRef normalized) {
   return shape;
 }
 
-std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, IntArrayRef normalized, const std::optional<Tensor>& weight,
+std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, IntArrayRef normalized,
+                                              const std::optional<Tensor>& weight,
                                               const std::optional<Tensor>& bias, double eps) {
   static Op op("aten::native_layer_norm");
-  auto [rows, columns] = at::native::_check_layer_norm_inputs(
-      x, normalized, weight ? *weight : Tensor(), bias ? *bias : Tensor());
+  auto [rows, columns] = at::native::_check_layer_norm_inputs(x, normalized, weight ? *weight : Tensor(),
+                                                              bias ? *bias : Tensor());
   Forward out = run_norm(op, FL_NORM_LAYER, {rows, 1, columns, 1}, x, weight, bias, eps);
   auto shape = statistics_shape(x, normalized);
   return {out.y, out.mean.view(shape), out.rstd.view(shape)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const Tensor& x, IntArrayRef normalized,
-                                                       const Tensor& mean, const Tensor& rstd,
-                                                       const std::optional<Tensor>& weight,
-                                                       const std::optional<Tensor>& bias, std::array<bool, 3> mask) {
+std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(
+    const Tensor& grad, const Tensor& x, IntArrayRef normalized, const Tensor& mean, const Tensor& rstd,
+    const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, std::array<bool, 3> mask) {
   static Op op("aten::native_layer_norm_backward");
   int64_t columns = c10::multiply_integers(normalized), rows = columns ? x.numel() / columns : mean.numel();
   mask[1] = mask[1] && given(weight);
   mask[2] = mask[2] && given(bias);
-  auto [gx, gw, gb] = run_norm_backward(op, FL_NORM_LAYER, {rows, 1, columns, 1}, grad, x, &mean, rstd, weight, mask);
+  auto [gx, gw, gb] =
+      run_norm_backward(op, FL_NORM_LAYER, {rows, 1, columns, 1}, grad, x, &mean, rstd, weight, mask);
   if (gb.defined()) gb = gb.view(normalized);
   return {gx, gw, gb};
 }
 
 // ------------------------------------------------------------------ group norm
 std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const std::optional<Tensor>& weight,
-                                              const std::optional<Tensor>& bias, int64_t n, int64_t c, int64_t hxw,
-                                              int64_t groups, double eps) {
+                                              const std::optional<Tensor>& bias, int64_t n, int64_t c,
+                                              int64_t hxw, int64_t groups, double eps) {
   static Op op("aten::native_group_norm");
-  TORCH_CHECK(groups > 0 && c % groups == 0, "Expected number of channels in input to be divisible by num_groups, but "
-              "got input of shape ", x.sizes(), " and num_groups=", groups);
+  TORCH_CHECK(groups > 0 && c % groups == 0,
+              "Expected number of channels in input to be divisible by num_groups, but "
+              "got input of shape ",
+              x.sizes(), " and num_groups=", groups);
   Forward out = run_norm(op, FL_NORM_LAYER, {n, groups, c / groups, hxw}, x, weight, bias, eps);
   return {out.y, out.mean, out.rstd};
 }
 
-std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& mean,
-                                                       const Tensor& rstd, const std::optional<Tensor>& weight, int64_t n,
-                                                       int64_t c, int64_t hxw, int64_t groups, std::array<bool, 3> mask) {
+std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad, const Tensor& x,
+                                                       const Tensor& mean, const Tensor& rstd,
+                                                       const std::optional<Tensor>& weight, int64_t n,
+                                                       int64_t c, int64_t hxw, int64_t groups,
+                                                       std::array<bool, 3> mask) {
   static Op op("aten::native_group_norm_backward");
-  return run_norm_backward(op, FL_NORM_LAYER, {n, groups, c / groups, hxw}, grad, x, &mean, rstd, weight, mask);
+  return run_norm_backward(op, FL_NORM_LAYER, {n, groups, c / groups, hxw}, grad, x, &mean, rstd, weight,
+                           mask);
 }
 
 // -------------------------------------------------------------------- RMS norm
-std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, IntArrayRef normalized, const std::optional<Tensor>& weight,
-                                    std::optional<double> eps) {
+std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, IntArrayRef normalized,
+                                    const std::optional<Tensor>& weight, std::optional<double> eps) {
   static Op op("aten::_fused_rms_norm");
-  auto [rows, columns] = at::native::_check_layer_norm_inputs(x, normalized, weight ? *weight : Tensor(), Tensor());
-  double epsilon = eps ? *eps
-      : x.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  auto [rows, columns] =
+      at::native::_check_layer_norm_inputs(x, normalized, weight ? *weight : Tensor(), Tensor());
+  double epsilon = eps                              ? *eps
+                   : x.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                    : std::numeric_limits<float>::epsilon();
   Forward out = run_norm(op, FL_NORM_RMS, {rows, 1, columns, 1}, x, weight, std::nullopt, epsilon);
   return {out.y, out.rstd.view(statistics_shape(x, normalized))};
 }
@@ -244,8 +274,8 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& x
                                              std::array<bool, 2> mask) {
   static Op op("aten::_fused_rms_norm_backward");
   int64_t columns = c10::multiply_integers(normalized), rows = columns ? x.numel() / columns : rstd.numel();
-  auto [gx, gw, gb] = run_norm_backward(op, FL_NORM_RMS, {rows, 1, columns, 1}, grad, x, nullptr, rstd, weight,
-                                        {mask[0], mask[1], false});
+  auto [gx, gw, gb] = run_norm_backward(op, FL_NORM_RMS, {rows, 1, columns, 1}, grad, x, nullptr, rstd,
+                                        weight, {mask[0], mask[1], false});
   return {gx, gw};
 }
 

@@ -23,7 +23,8 @@ struct Window {
 void set(int32_t* to, IntArrayRef from, int n) {
   for (int d = 0; d < n; ++d) to[d] = static_cast<int32_t>(from.size() == 1 ? from[0] : from[d]);
 }
-Window window(int n, int kind, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation) {
+Window window(int n, int kind, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
+              IntArrayRef dilation) {
   Window w;
   w.kind = kind;
   set(w.kernel, kernel, n);
@@ -54,7 +55,8 @@ void apply(Args& args, const Window& w) {
 // [N, C, X…]: a tensor without a batch gets one.
 Tensor batched(const Tensor& t, int n) { return t.dim() == n + 1 ? t.unsqueeze(0) : t; }
 
-bool pool(Call& call, int n, const Window& w, const Tensor& x_in, const Tensor& y_in, const Tensor* index_in) {
+bool pool(Call& call, int n, const Window& w, const Tensor& x_in, const Tensor& y_in,
+          const Tensor* index_in) {
   if (y_in.numel() == 0) return true;
   if (!call.claims(FL_ENTRY_POOL, w.kind, dtype_of(x_in))) return false;
   Tensor x = batched(x_in, n), y = batched(y_in, n), index = index_in ? batched(*index_in, n) : Tensor();
@@ -67,14 +69,16 @@ bool pool(Call& call, int n, const Window& w, const Tensor& x_in, const Tensor& 
   return call.native(call.chip().op.pool, args, {&args.x, &args.y});
 }
 
-bool pool_backward(Call& call, int n, const Window& w, const Tensor& grad_in, const Tensor& grad_x_in, const Tensor* index_in) {
+bool pool_backward(Call& call, int n, const Window& w, const Tensor& grad_in, const Tensor& grad_x_in,
+                   const Tensor* index_in) {
   if (grad_x_in.numel() == 0) return true;
   if (grad_in.numel() == 0) {
     fill_step(grad_x_in, 0);
     return true;
   }
   if (!call.claims(FL_ENTRY_POOL_BACKWARD, w.kind, dtype_of(grad_in))) return false;
-  Tensor grad = batched(grad_in, n), grad_x = batched(grad_x_in, n), index = index_in ? batched(*index_in, n) : Tensor();
+  Tensor grad = batched(grad_in, n), grad_x = batched(grad_x_in, n),
+         index = index_in ? batched(*index_in, n) : Tensor();
   fl_pool_backward_args args{};
   args.grad_y = call.view(grad);
   args.grad_x = call.view(grad_x);
@@ -85,14 +89,17 @@ bool pool_backward(Call& call, int n, const Window& w, const Tensor& grad_in, co
 }
 
 // ------------------------------------------------------------------ max, 2-d
-std::tuple<Tensor&, Tensor&> max2d_out(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
-                                       IntArrayRef dilation, bool ceil, Tensor& out, Tensor& index) {
+std::tuple<Tensor&, Tensor&> max2d_out(const Tensor& x, IntArrayRef kernel, IntArrayRef stride,
+                                       IntArrayRef padding, IntArrayRef dilation, bool ceil, Tensor& out,
+                                       Tensor& index) {
   static Op op("aten::max_pool2d_with_indices.out");
   Into<at::meta::structured_max_pool2d_with_indices> shape(out, index);
   shape.meta(x, kernel, stride, padding, dilation, ceil);
   Call call(op, x);
-  if (pool(call, 2, window(2, FL_POOL_MAX, kernel, stride, padding, dilation), x, out, &index)) return {out, index};
-  return fallback<ATEN_OP2(max_pool2d_with_indices, out)>(x, kernel, stride, padding, dilation, ceil, out, index);
+  if (pool(call, 2, window(2, FL_POOL_MAX, kernel, stride, padding, dilation), x, out, &index))
+    return {out, index};
+  return fallback<ATEN_OP2(max_pool2d_with_indices, out)>(x, kernel, stride, padding, dilation, ceil, out,
+                                                          index);
 }
 
 std::tuple<Tensor, Tensor> max2d(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
@@ -101,20 +108,23 @@ std::tuple<Tensor, Tensor> max2d(const Tensor& x, IntArrayRef kernel, IntArrayRe
   Allocate<at::meta::structured_max_pool2d_with_indices, 2> shape(x);
   shape.meta(x, kernel, stride, padding, dilation, ceil);
   Call call(op, x);
-  if (pool(call, 2, window(2, FL_POOL_MAX, kernel, stride, padding, dilation), x, shape.outputs[0], &shape.outputs[1]))
+  if (pool(call, 2, window(2, FL_POOL_MAX, kernel, stride, padding, dilation), x, shape.outputs[0],
+           &shape.outputs[1]))
     return {shape.outputs[0], shape.outputs[1]};
   return fallback<ATEN_OP(max_pool2d_with_indices)>(x, kernel, stride, padding, dilation, ceil);
 }
 
-Tensor& max2d_backward_out(const Tensor& grad, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
-                           IntArrayRef dilation, bool ceil, const Tensor& index, Tensor& grad_x) {
+Tensor& max2d_backward_out(const Tensor& grad, const Tensor& x, IntArrayRef kernel, IntArrayRef stride,
+                           IntArrayRef padding, IntArrayRef dilation, bool ceil, const Tensor& index,
+                           Tensor& grad_x) {
   static Op op("aten::max_pool2d_with_indices_backward");
   Into<at::meta::structured_max_pool2d_with_indices_backward> shape(grad_x);
   shape.meta(grad, x, kernel, stride, padding, dilation, ceil, index);
   Call call(op, x);
-  if (pool_backward(call, 2, window(2, FL_POOL_MAX, kernel, stride, padding, dilation), grad, grad_x, &index)) return grad_x;
-  return fallback<ATEN_OP2(max_pool2d_with_indices_backward, grad_input)>(grad, x, kernel, stride, padding, dilation, ceil,
-                                                                          index, grad_x);
+  if (pool_backward(call, 2, window(2, FL_POOL_MAX, kernel, stride, padding, dilation), grad, grad_x, &index))
+    return grad_x;
+  return fallback<ATEN_OP2(max_pool2d_with_indices_backward, grad_input)>(grad, x, kernel, stride, padding,
+                                                                          dilation, ceil, index, grad_x);
 }
 
 // ------------------------------------------------------------------ max, 3-d
@@ -122,12 +132,15 @@ at::DimVector max3d_sizes(const Tensor& x, const Window& w, bool ceil) {
   TORCH_CHECK(x.dim() == 4 || x.dim() == 5, "max_pool3d: Expected 4D or 5D tensor, but got ", x.sizes());
   at::DimVector sizes(x.sizes().slice(0, x.dim() - 3));
   for (int d = 0; d < 3; ++d) {
-    TORCH_CHECK(w.kernel[d] > 0 && w.stride[d] > 0 && w.dilation[d] > 0, "max_pool3d: kernel, stride and dilation must be positive");
-    TORCH_CHECK(w.kernel[d] / 2 >= w.padding[d], "pad should be at most half of effective kernel size, but got pad=",
-                w.padding[d], ", kernel_size=", w.kernel[d]);
-    sizes.push_back(at::native::pooling_output_shape<int64_t>(x.size(x.dim() - 3 + d), w.kernel[d], w.padding[d], w.stride[d],
-                                                              w.dilation[d], ceil));
-    TORCH_CHECK(sizes.back() >= 1, "max_pool3d: given input size ", x.sizes(), ", calculated output size is too small");
+    TORCH_CHECK(w.kernel[d] > 0 && w.stride[d] > 0 && w.dilation[d] > 0,
+                "max_pool3d: kernel, stride and dilation must be positive");
+    TORCH_CHECK(w.kernel[d] / 2 >= w.padding[d],
+                "pad should be at most half of effective kernel size, but got pad=", w.padding[d],
+                ", kernel_size=", w.kernel[d]);
+    sizes.push_back(at::native::pooling_output_shape<int64_t>(
+        x.size(x.dim() - 3 + d), w.kernel[d], w.padding[d], w.stride[d], w.dilation[d], ceil));
+    TORCH_CHECK(sizes.back() >= 1, "max_pool3d: given input size ", x.sizes(),
+                ", calculated output size is too small");
   }
   return sizes;
 }
@@ -145,18 +158,20 @@ std::tuple<Tensor, Tensor> max3d(const Tensor& x, IntArrayRef kernel, IntArrayRe
   return fallback<ATEN_OP(max_pool3d_with_indices)>(x, kernel, stride, padding, dilation, ceil);
 }
 
-Tensor max3d_backward(const Tensor& grad, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
-                      IntArrayRef dilation, bool ceil, const Tensor& index) {
+Tensor max3d_backward(const Tensor& grad, const Tensor& x, IntArrayRef kernel, IntArrayRef stride,
+                      IntArrayRef padding, IntArrayRef dilation, bool ceil, const Tensor& index) {
   static Op op("aten::max_pool3d_with_indices_backward");
   Tensor grad_x = at::empty_like(x);
   Call call(op, x);
-  if (pool_backward(call, 3, window(3, FL_POOL_MAX, kernel, stride, padding, dilation), grad, grad_x, &index)) return grad_x;
-  return fallback<ATEN_OP(max_pool3d_with_indices_backward)>(grad, x, kernel, stride, padding, dilation, ceil, index);
+  if (pool_backward(call, 3, window(3, FL_POOL_MAX, kernel, stride, padding, dilation), grad, grad_x, &index))
+    return grad_x;
+  return fallback<ATEN_OP(max_pool3d_with_indices_backward)>(grad, x, kernel, stride, padding, dilation, ceil,
+                                                             index);
 }
 
 // -------------------------------------------------------------------- average
-Tensor& avg2d_out(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil, bool count_padding,
-                  std::optional<int64_t> divisor, Tensor& out) {
+Tensor& avg2d_out(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil,
+                  bool count_padding, std::optional<int64_t> divisor, Tensor& out) {
   static Op op("aten::avg_pool2d");
   Into<at::meta::structured_avg_pool2d> shape(out);
   shape.meta(x, kernel, stride, padding, ceil, count_padding, divisor);
@@ -164,17 +179,21 @@ Tensor& avg2d_out(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntAr
   if (pool(call, 2, average(2, kernel, stride, padding, count_padding, divisor), x, out, nullptr)) return out;
   return fallback<ATEN_OP2(avg_pool2d, out)>(x, kernel, stride, padding, ceil, count_padding, divisor, out);
 }
-Tensor& avg2d_backward_out(const Tensor& grad, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
-                           bool ceil, bool count_padding, std::optional<int64_t> divisor, Tensor& grad_x) {
+Tensor& avg2d_backward_out(const Tensor& grad, const Tensor& x, IntArrayRef kernel, IntArrayRef stride,
+                           IntArrayRef padding, bool ceil, bool count_padding, std::optional<int64_t> divisor,
+                           Tensor& grad_x) {
   static Op op("aten::avg_pool2d_backward");
   Into<at::meta::structured_avg_pool2d_backward> shape(grad_x);
   shape.meta(grad, x, kernel, stride, padding, ceil, count_padding, divisor);
   Call call(op, x);
-  if (pool_backward(call, 2, average(2, kernel, stride, padding, count_padding, divisor), grad, grad_x, nullptr)) return grad_x;
-  return fallback<ATEN_OP2(avg_pool2d_backward, grad_input)>(grad, x, kernel, stride, padding, ceil, count_padding, divisor, grad_x);
+  if (pool_backward(call, 2, average(2, kernel, stride, padding, count_padding, divisor), grad, grad_x,
+                    nullptr))
+    return grad_x;
+  return fallback<ATEN_OP2(avg_pool2d_backward, grad_input)>(grad, x, kernel, stride, padding, ceil,
+                                                             count_padding, divisor, grad_x);
 }
-Tensor& avg3d_out(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil, bool count_padding,
-                  std::optional<int64_t> divisor, Tensor& out) {
+Tensor& avg3d_out(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding, bool ceil,
+                  bool count_padding, std::optional<int64_t> divisor, Tensor& out) {
   static Op op("aten::avg_pool3d");
   Into<at::meta::structured_avg_pool3d> shape(out);
   shape.meta(x, kernel, stride, padding, ceil, count_padding, divisor);
@@ -182,27 +201,34 @@ Tensor& avg3d_out(const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntAr
   if (pool(call, 3, average(3, kernel, stride, padding, count_padding, divisor), x, out, nullptr)) return out;
   return fallback<ATEN_OP2(avg_pool3d, out)>(x, kernel, stride, padding, ceil, count_padding, divisor, out);
 }
-Tensor& avg3d_backward_out(const Tensor& grad, const Tensor& x, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
-                           bool ceil, bool count_padding, std::optional<int64_t> divisor, Tensor& grad_x) {
+Tensor& avg3d_backward_out(const Tensor& grad, const Tensor& x, IntArrayRef kernel, IntArrayRef stride,
+                           IntArrayRef padding, bool ceil, bool count_padding, std::optional<int64_t> divisor,
+                           Tensor& grad_x) {
   static Op op("aten::avg_pool3d_backward");
   Into<at::meta::structured_avg_pool3d_backward> shape(grad_x);
   shape.meta(grad, x, kernel, stride, padding, ceil, count_padding, divisor);
   Call call(op, x);
-  if (pool_backward(call, 3, average(3, kernel, stride, padding, count_padding, divisor), grad, grad_x, nullptr)) return grad_x;
-  return fallback<ATEN_OP2(avg_pool3d_backward, grad_input)>(grad, x, kernel, stride, padding, ceil, count_padding, divisor, grad_x);
+  if (pool_backward(call, 3, average(3, kernel, stride, padding, count_padding, divisor), grad, grad_x,
+                    nullptr))
+    return grad_x;
+  return fallback<ATEN_OP2(avg_pool3d_backward, grad_input)>(grad, x, kernel, stride, padding, ceil,
+                                                             count_padding, divisor, grad_x);
 }
 
 // ------------------------------------------------------------ adaptive average
 template <int N>
 at::DimVector adaptive_sizes(const Tensor& x, IntArrayRef output) {
   TORCH_CHECK(output.size() == N, "adaptive_avg_pool", N, "d: output_size must be ", N);
-  TORCH_CHECK(x.dim() == N + 1 || x.dim() == N + 2, "adaptive_avg_pool", N, "d(): Expected ", N + 1, "D or ", N + 2,
-              "D tensor, but got ", x.sizes());
+  TORCH_CHECK(x.dim() == N + 1 || x.dim() == N + 2, "adaptive_avg_pool", N, "d(): Expected ", N + 1, "D or ",
+              N + 2, "D tensor, but got ", x.sizes());
   at::DimVector sizes(x.sizes().slice(0, x.dim() - N));
   for (int d = 0; d < N; ++d) {
-    TORCH_CHECK(x.size(x.dim() - N + d) > 0, "adaptive_avg_pool", N, "d(): Expected input to have non-zero size for "
-                "non-batch dimensions, but input has sizes ", x.sizes());
-    TORCH_CHECK(output[d] >= 0, "adaptive_avg_pool", N, "d: elements of output_size must be greater than or equal to 0");
+    TORCH_CHECK(x.size(x.dim() - N + d) > 0, "adaptive_avg_pool", N,
+                "d(): Expected input to have non-zero size for "
+                "non-batch dimensions, but input has sizes ",
+                x.sizes());
+    TORCH_CHECK(output[d] >= 0, "adaptive_avg_pool", N,
+                "d: elements of output_size must be greater than or equal to 0");
     sizes.push_back(output[d]);
   }
   return sizes;

@@ -76,7 +76,8 @@ void Space::sort() {
   bool sorted = true;
   // By insertion: `before` is no strict weak order, and dimensions are few.
   for (int d = 1; d < ndim_; ++d)
-    for (int e = d; e > 0 && before(order[e], order[e - 1]); --e) std::swap(order[e], order[e - 1]), sorted = false;
+    for (int e = d; e > 0 && before(order[e], order[e - 1]); --e)
+      std::swap(order[e], order[e - 1]), sorted = false;
   if (!sorted) permute(order);
 }
 
@@ -101,7 +102,8 @@ bool run_program(Call& call, const fl_program* program, std::initializer_list<co
   for (const Tensor* t : outputs) space.add(call.view(*t));
   for (const Tensor* t : inputs) space.add(call.view(*t));
   space.finish(order);
-  fl_pointwise_args args{program, space.tensors(static_cast<int>(outputs.size())), space.tensors(), scalars.begin()};
+  fl_pointwise_args args{program, space.tensors(static_cast<int>(outputs.size())), space.tensors(),
+                         scalars.begin()};
   return call.native(call.chip().op.pointwise, args, {space.tensors(), space.tensors(space.count() - 1)});
 }
 
@@ -116,8 +118,9 @@ void copy_step(const Tensor& to, const Tensor& from) {
 }
 
 void throw_refused(const Call& call, const char* what, ScalarType dtype) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, call.op().name, ": the chip \"", call.chip().name, "\" refuses ", what, " for ",
-                              c10::toString(dtype), ", which is mandatory: run fl-kit ", call.chip().path);
+  TORCH_CHECK_NOT_IMPLEMENTED(false, call.op().name, ": the chip \"", call.chip().name, "\" refuses ", what,
+                              " for ", c10::toString(dtype), ", which is mandatory: run fl-kit ",
+                              call.chip().path);
 }
 
 }  // namespace fl::bridge

@@ -27,7 +27,7 @@ class Space {
   bool ok() const { return ndim_ >= 0; }  // false: more than FL_MAX_DIMS dimensions
   int64_t numel() const;
 
-  void add(const fl_tensor& t);                             // broadcast, aligned at the last dimension
+  void add(const fl_tensor& t);                                 // broadcast, aligned at the last dimension
   void add(void* data, uint8_t dtype, const int64_t* strides);  // one stride for each dimension
   void finish(Order order = Order::kAny);
 
@@ -58,7 +58,8 @@ class Programs {
     Builder b;
     make(b);
     auto* entry = new Entry{key, b.finish(), head_.load(std::memory_order_relaxed)};
-    while (!head_.compare_exchange_weak(entry->next, entry, std::memory_order_release)) {}
+    while (!head_.compare_exchange_weak(entry->next, entry, std::memory_order_release)) {
+    }
     return entry->program;
   }
 
@@ -80,11 +81,21 @@ uint64_t key_of(T... parts) {
 }
 inline uint8_t dtype_of(const at::TensorBase& t) { return to_dtype(t.scalar_type()); }
 // FL_NONE for an undefined tensor.
-inline uint8_t dtype_of(const std::optional<Tensor>& t) { return t && t->defined() ? dtype_of(*t) : uint8_t{FL_NONE}; }
+inline uint8_t dtype_of(const std::optional<Tensor>& t) {
+  return t && t->defined() ? dtype_of(*t) : uint8_t{FL_NONE};
+}
 inline const Tensor* given(const std::optional<Tensor>& t) { return t && t->defined() ? &*t : nullptr; }
 
-inline fl_scalar scalar_f(double value) { fl_scalar s{}; s.v.f = value; return s; }
-inline fl_scalar scalar_i(int64_t value) { fl_scalar s{}; s.v.i = value; return s; }
+inline fl_scalar scalar_f(double value) {
+  fl_scalar s{};
+  s.v.f = value;
+  return s;
+}
+inline fl_scalar scalar_i(int64_t value) {
+  fl_scalar s{};
+  s.v.i = value;
+  return s;
+}
 
 // Run the program over the shape of the first output; inputs are broadcast to
 // it.  Nothing happens when it is empty.  False: the chip cannot.
@@ -107,10 +118,12 @@ class Into final : public Meta {
  public:
   template <class... Outputs>
   explicit Into(const Outputs&... outputs) : outputs_{&outputs...} {}
-  void set_output_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
+  void set_output_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides,
+                          at::TensorOptions options) override {
     prepare(i, sizes, strides, options);
   }
-  void set_output_raw_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
+  void set_output_raw_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides,
+                              at::TensorOptions options) override {
     prepare(i, sizes, strides, options);
   }
   const Tensor& maybe_get_output(int64_t i) override { return *outputs_[i]; }
@@ -118,13 +131,14 @@ class Into final : public Meta {
  private:
   void prepare(int64_t i, IntArrayRef sizes, IntArrayRef strides, const at::TensorOptions& options) {
     const Tensor& out = *outputs_[i];
-    TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ", options.dtype(), ", but got ",
-                out.dtype(), " instead");
+    TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ", options.dtype(),
+                ", but got ", out.dtype(), " instead");
     TORCH_CHECK(options.device() == out.device(), "Expected out tensor to have device ", options.device(),
                 ", but got ", out.device(), " instead");
     if (!at::native::resize_output(out, sizes)) return;
     if (!strides.empty()) out.as_strided_(sizes, strides);
-    else if (auto format = options.memory_format_opt()) out.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+    else if (auto format = options.memory_format_opt())
+      out.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   }
   const Tensor* outputs_[3];
 };
@@ -134,10 +148,12 @@ template <class Meta, int N = 1>
 class Allocate final : public Meta {
  public:
   explicit Allocate(const Tensor& like) : like_(like) {}
-  void set_output_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
+  void set_output_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides,
+                          at::TensorOptions options) override {
     make(i, sizes, strides, options);
   }
-  void set_output_raw_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
+  void set_output_raw_strided(int64_t i, IntArrayRef sizes, IntArrayRef strides,
+                              at::TensorOptions options) override {
     make(i, sizes, strides, options);
   }
   const Tensor& maybe_get_output(int64_t i) override { return outputs[i]; }

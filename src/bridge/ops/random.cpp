@@ -23,7 +23,8 @@ namespace {
 using Generator = std::optional<at::Generator>;
 
 // One launch of the random entry.  False: the chip does not claim it for out's dtype.
-bool draw(Call& call, const Tensor& out, uint16_t distribution, fl_scalar a, fl_scalar b, const Generator& generator) {
+bool draw(Call& call, const Tensor& out, uint16_t distribution, fl_scalar a, fl_scalar b,
+          const Generator& generator) {
   if (!call.claims(FL_ENTRY_RANDOM, distribution, dtype_of(out))) return false;
   if (out.numel() == 0) return true;
   Space space(out.sizes());
@@ -48,7 +49,8 @@ bool draw(Call& call, const Tensor& out, uint16_t distribution, fl_scalar a, fl_
 double below(double high, ScalarType dtype) {
   auto step = [&](auto half) {
     half = static_cast<float>(high);
-    if (static_cast<float>(half) >= high) half.x = static_cast<float>(half) > 0 ? half.x - 1 : half.x == 0 ? 0x8001 : half.x + 1;
+    if (static_cast<float>(half) >= high)
+      half.x = static_cast<float>(half) > 0 ? half.x - 1 : half.x == 0 ? 0x8001 : half.x + 1;
     return static_cast<double>(static_cast<float>(half));
   };
   return dtype == at::kHalf ? step(at::Half()) : step(at::BFloat16());
@@ -60,13 +62,16 @@ void fill_real(Call& call, const Tensor& out, Kind kind, double a, double b, con
   uint16_t narrow = kind == kUniform ? FL_RANDOM_UNIFORM32 : FL_RANDOM_NORMAL32;
   uint16_t wide = kind == kUniform ? FL_RANDOM_UNIFORM64 : FL_RANDOM_NORMAL64;
   bool f64 = out.scalar_type() == at::kDouble;
-  if ((f64 || out.scalar_type() == at::kFloat) && draw(call, out, f64 ? wide : narrow, scalar_f(a), scalar_f(b), generator))
+  if ((f64 || out.scalar_type() == at::kFloat) &&
+      draw(call, out, f64 ? wide : narrow, scalar_f(a), scalar_f(b), generator))
     return;
   call.composed();
   Tensor source = empty_like(out, out.sizes(), at::kFloat);
-  if (!draw(call, source, narrow, scalar_f(a), scalar_f(b), generator)) throw_refused(call, "random", at::kFloat);
+  if (!draw(call, source, narrow, scalar_f(a), scalar_f(b), generator))
+    throw_refused(call, "random", at::kFloat);
   static Programs programs;
-  if (kind == kUniform && at::isReducedFloatingType(out.scalar_type()) && b > a) {  // rounding must not reach `high`
+  if (kind == kUniform && at::isReducedFloatingType(out.scalar_type()) &&
+      b > a) {  // rounding must not reach `high`
     const fl_program* clamp = programs.get(dtype_of(out), [&](Builder& p) {
       p.store(0, p.op(FL_OP_MIN, p.load(0, FL_F32), p.scalar(0, FL_F32)), dtype_of(out));
     });
@@ -95,8 +100,8 @@ Tensor uniform_like(Call& call, const Tensor& out, const Generator& generator) {
 
 // out = f(u): `build` gets u in its own type and up to two scalars.
 template <class F>
-void transform(Call& call, Programs& programs, const Tensor& out, const Tensor& u, std::initializer_list<fl_scalar> scalars,
-               F&& build) {
+void transform(Call& call, Programs& programs, const Tensor& out, const Tensor& u,
+               std::initializer_list<fl_scalar> scalars, F&& build) {
   uint8_t from = dtype_of(u), to = dtype_of(out);
   const fl_program* program = programs.get(key_of(from, to), [&](Builder& b) {
     b.store(0, b.cast(build(b, b.load(0, from), from), to_register(out.scalar_type())), to);
@@ -135,20 +140,47 @@ void random_kernel(at::TensorIteratorBase& iter, Generator generator) {
   Call call(op, iter.device(0));
   uint64_t span;
   switch (iter.dtype(0)) {
-    case at::kBool: span = 2; break;
-    case at::kByte: span = uint64_t{1} << 8; break;
-    case at::kChar: span = uint64_t{1} << 7; break;
-    case at::kShort: span = uint64_t{1} << 15; break;
-    case at::kInt: span = uint64_t{1} << 31; break;
-    case at::kLong: span = uint64_t{1} << 63; break;
-    case at::kUInt16: span = uint64_t{1} << 16; break;
-    case at::kUInt32: span = uint64_t{1} << 32; break;
-    case at::kUInt64: span = 0; break;
-    case at::kBFloat16: span = (uint64_t{1} << 8) + 1; break;
-    case at::kHalf: span = (uint64_t{1} << 11) + 1; break;
-    case at::kFloat: span = (uint64_t{1} << 24) + 1; break;
-    case at::kDouble: span = (uint64_t{1} << 53) + 1; break;
-    default: TORCH_CHECK_NOT_IMPLEMENTED(false, "random_ is not implemented for ", c10::toString(iter.dtype(0)));
+    case at::kBool:
+      span = 2;
+      break;
+    case at::kByte:
+      span = uint64_t{1} << 8;
+      break;
+    case at::kChar:
+      span = uint64_t{1} << 7;
+      break;
+    case at::kShort:
+      span = uint64_t{1} << 15;
+      break;
+    case at::kInt:
+      span = uint64_t{1} << 31;
+      break;
+    case at::kLong:
+      span = uint64_t{1} << 63;
+      break;
+    case at::kUInt16:
+      span = uint64_t{1} << 16;
+      break;
+    case at::kUInt32:
+      span = uint64_t{1} << 32;
+      break;
+    case at::kUInt64:
+      span = 0;
+      break;
+    case at::kBFloat16:
+      span = (uint64_t{1} << 8) + 1;
+      break;
+    case at::kHalf:
+      span = (uint64_t{1} << 11) + 1;
+      break;
+    case at::kFloat:
+      span = (uint64_t{1} << 24) + 1;
+      break;
+    case at::kDouble:
+      span = (uint64_t{1} << 53) + 1;
+      break;
+    default:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, "random_ is not implemented for ", c10::toString(iter.dtype(0)));
   }
   fill_integers(call, iter.tensor(0), 0, span, generator);
 }
@@ -160,9 +192,8 @@ void bernoulli_scalar_kernel(const at::TensorBase& self, double p, Generator gen
   Call call(op, self);
   call.composed();
   Tensor out(self), u = uniform_like(call, out, generator);
-  transform(call, programs, out, u, {scalar_f(p)}, [](Builder& b, Value v, uint8_t type) {
-    return b.op(FL_OP_LT, v, b.scalar(0, type));
-  });
+  transform(call, programs, out, u, {scalar_f(p)},
+            [](Builder& b, Value v, uint8_t type) { return b.op(FL_OP_LT, v, b.scalar(0, type)); });
 }
 
 void bernoulli_tensor_kernel(const at::TensorBase& self, const at::TensorBase& p_in, Generator generator) {
@@ -191,9 +222,12 @@ void exponential_kernel(at::TensorIteratorBase& iter, double lambda, Generator g
   Tensor out = iter.tensor(0), u = uniform_like(call, out, generator);
   // -log(1 - u) / lambda.  1 - u is never 0; 2^-25 keeps the result from being 0,
   // which would make multinomial divide by it.
-  transform(call, programs, out, u, {scalar_f(-1 / lambda), scalar_f(std::ldexp(1.0, -25))}, [](Builder& b, Value v, uint8_t type) {
-    return b.op(FL_OP_MUL, b.op(FL_OP_LOG1P, b.op(FL_OP_NEG, b.op(FL_OP_MAX, v, b.scalar(1, type)))), b.scalar(0, type));
-  });
+  transform(call, programs, out, u, {scalar_f(-1 / lambda), scalar_f(std::ldexp(1.0, -25))},
+            [](Builder& b, Value v, uint8_t type) {
+              return b.op(FL_OP_MUL,
+                          b.op(FL_OP_LOG1P, b.op(FL_OP_NEG, b.op(FL_OP_MAX, v, b.scalar(1, type)))),
+                          b.scalar(0, type));
+            });
 }
 
 void cauchy_kernel(at::TensorIteratorBase& iter, double median, double sigma, Generator generator) {
@@ -206,7 +240,8 @@ void cauchy_kernel(at::TensorIteratorBase& iter, double median, double sigma, Ge
   transform(call, programs, out, u, {scalar_f(median), scalar_f(sigma), scalar_f(0.5), scalar_f(M_PI)},
             [](Builder& b, Value v, uint8_t type) {
               Value angle = b.op(FL_OP_MUL, b.op(FL_OP_SUB, v, b.scalar(2, type)), b.scalar(3, type));
-              return b.op(FL_OP_ADD, b.scalar(0, type), b.op(FL_OP_MUL, b.scalar(1, type), b.op(FL_OP_TAN, angle)));
+              return b.op(FL_OP_ADD, b.scalar(0, type),
+                          b.op(FL_OP_MUL, b.scalar(1, type), b.op(FL_OP_TAN, angle)));
             });
 }
 
@@ -216,7 +251,8 @@ void log_normal_kernel(at::TensorIteratorBase& iter, double mean, double std, Ge
   if (iter.numel() == 0) return;
   Call call(op, iter.device(0));
   call.composed();
-  Tensor out = iter.tensor(0), n = empty_like(out, out.sizes(), out.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  Tensor out = iter.tensor(0),
+         n = empty_like(out, out.sizes(), out.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   fill_real(call, n, kNormal, mean, std, generator);
   transform(call, programs, out, n, {}, [](Builder& b, Value v, uint8_t) { return b.op(FL_OP_EXP, v); });
 }
@@ -228,10 +264,12 @@ void geometric_kernel(at::TensorIteratorBase& iter, double p, Generator generato
   Call call(op, iter.device(0));
   call.composed();
   Tensor out = iter.tensor(0), u = uniform_like(call, out, generator);
-  transform(call, programs, out, u, {scalar_f(1 / std::log1p(-p)), scalar_f(1)}, [](Builder& b, Value v, uint8_t type) {
-    Value trials = b.op(FL_OP_CEIL, b.op(FL_OP_MUL, b.op(FL_OP_LOG1P, b.op(FL_OP_NEG, v)), b.scalar(0, type)));
-    return b.op(FL_OP_MAX, trials, b.scalar(1, type));
-  });
+  transform(call, programs, out, u, {scalar_f(1 / std::log1p(-p)), scalar_f(1)},
+            [](Builder& b, Value v, uint8_t type) {
+              Value trials =
+                  b.op(FL_OP_CEIL, b.op(FL_OP_MUL, b.op(FL_OP_LOG1P, b.op(FL_OP_NEG, v)), b.scalar(0, type)));
+              return b.op(FL_OP_MAX, trials, b.scalar(1, type));
+            });
 }
 
 // By the inverse of the cumulative distribution.
@@ -323,12 +361,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 }  // namespace
 
-#define FL_RANDOM_KERNELS(X) \
-  X(uniform_stub, uniform_kernel) X(normal_stub, normal_kernel) X(random_from_to_stub, random_from_to_kernel) \
-  X(random_full_64_bits_range_stub, random_full_kernel) X(random_stub, random_kernel)                         \
-  X(bernoulli_scalar_stub, bernoulli_scalar_kernel) X(bernoulli_tensor_stub, bernoulli_tensor_kernel)         \
-  X(exponential_stub, exponential_kernel) X(cauchy_stub, cauchy_kernel) X(log_normal_stub, log_normal_kernel) \
-  X(geometric_stub, geometric_kernel) X(multinomial_with_replacement_stub, multinomial_kernel)
+#define FL_RANDOM_KERNELS(X)                                                                            \
+  X(uniform_stub, uniform_kernel)                                                                       \
+  X(normal_stub, normal_kernel) X(random_from_to_stub, random_from_to_kernel)                           \
+      X(random_full_64_bits_range_stub, random_full_kernel) X(random_stub, random_kernel)               \
+          X(bernoulli_scalar_stub, bernoulli_scalar_kernel)                                             \
+              X(bernoulli_tensor_stub, bernoulli_tensor_kernel) X(exponential_stub, exponential_kernel) \
+                  X(cauchy_stub, cauchy_kernel) X(log_normal_stub, log_normal_kernel)                   \
+                      X(geometric_stub, geometric_kernel)                                               \
+                          X(multinomial_with_replacement_stub, multinomial_kernel)
 // The stubs' names must be looked up in their own namespace.
 #define FL_RANDOM_POINTER(stub, kernel) constexpr auto* stub##_fl = &kernel;
 FL_RANDOM_KERNELS(FL_RANDOM_POINTER)

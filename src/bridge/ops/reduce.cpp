@@ -51,7 +51,8 @@ ScalarType mean_type(const Tensor& in, OptionalType dtype) {
   ScalarType type = dtype.value_or(in.scalar_type());
   TORCH_CHECK(at::isFloatingType(type) || at::isComplexType(type), "mean(): ",
               dtype ? "expected a floating point or complex dtype, but got "
-                    : "could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: ",
+                    : "could not infer output dtype. Input dtype must be either a floating point or complex "
+                      "dtype. Got: ",
               c10::toString(type));
   return type;
 }
@@ -113,7 +114,8 @@ bool nansum_into(Call& call, const Tensor& in, const Mask& mask, const Tensor& o
   if (!at::isFloatingType(in.scalar_type())) return sum_or_mean(call, in, mask, out, false);
   if (settled(call, in, out, 0)) return true;
   static Programs programs;
-  uint8_t memory = dtype_of(in), from = to_register(in.scalar_type()), type = accumulate_type(out.scalar_type());
+  uint8_t memory = dtype_of(in), from = to_register(in.scalar_type()),
+          type = accumulate_type(out.scalar_type());
   if (type == FL_BOOL) return false;
   const fl_program* pre = programs.get(key_of(memory, type), [&](Builder& b) {
     Value x = b.load(0, memory, from), zero = b.scalar(0, from);
@@ -123,7 +125,8 @@ bool nansum_into(Call& call, const Tensor& in, const Mask& mask, const Tensor& o
   return reduce(call, {FL_REDUCE_SUM, type, pre, nullptr, &zero}, mask, {&in}, {&out});
 }
 
-Tensor& nansum_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim, OptionalType dtype, Tensor& out) {
+Tensor& nansum_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim, OptionalType dtype,
+                   Tensor& out) {
   static Op op("aten::nansum.out");
   TORCH_CHECK(!at::isComplexType(self.scalar_type()), "nansum does not support complex inputs");
   Mask mask = make_dim_mask(dim, self.dim());
@@ -144,7 +147,8 @@ Tensor nansum(const Tensor& self, OptionalIntArrayRef dim, bool keepdim, Optiona
 bool prod_into(Call& call, const Tensor& in, const Mask& mask, const Tensor& out) {
   if (settled(call, in, out, 1)) return true;
   uint8_t type = accumulate_type(out.scalar_type());
-  return reduce(call, {static_cast<uint16_t>(type == FL_BOOL ? FL_REDUCE_ALL : FL_REDUCE_PROD), type}, mask, {&in}, {&out});
+  return reduce(call, {static_cast<uint16_t>(type == FL_BOOL ? FL_REDUCE_ALL : FL_REDUCE_PROD), type}, mask,
+                {&in}, {&out});
 }
 
 Tensor prod(const Tensor& self, OptionalType dtype) {
@@ -222,12 +226,14 @@ Tensor& any_all_out(const Tensor& self, Tensor& out) {
 
 // ------------------------------------------------------------ minima, maxima
 // values and index each if given.
-bool extremum(Call& call, bool maximum, const Tensor& in, const Mask& mask, const Tensor* values, const Tensor* index) {
+bool extremum(Call& call, bool maximum, const Tensor& in, const Mask& mask, const Tensor* values,
+              const Tensor* index) {
   ScalarType dtype = in.scalar_type();
   if ((values ? values : index)->numel() == 0) return true;
   if (dtype == at::kUInt64 || at::isComplexType(dtype)) return false;  // I64 would order the bits as signed
   uint8_t type = index && dtype == at::kBool ? uint8_t{FL_I64} : accumulate_type(dtype);
-  uint16_t kind = type == FL_BOOL ? (maximum ? FL_REDUCE_ANY : FL_REDUCE_ALL) : (maximum ? FL_REDUCE_MAX : FL_REDUCE_MIN);
+  uint16_t kind =
+      type == FL_BOOL ? (maximum ? FL_REDUCE_ANY : FL_REDUCE_ALL) : (maximum ? FL_REDUCE_MAX : FL_REDUCE_MIN);
   if (!values) return reduce(call, {kind, type}, mask, {&in}, {}, index);
   return reduce(call, {kind, type}, mask, {&in}, {values}, index);
 }
@@ -251,7 +257,8 @@ Tensor& amin_out(const Tensor& self, IntArrayRef dim, bool keepdim, Tensor& out)
 
 Tensor max_all(const Tensor& self) {
   static Op op("aten::max");
-  TORCH_CHECK(self.numel() > 0, "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+  TORCH_CHECK(self.numel() > 0,
+              "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
               "reduction dim with the 'dim' argument.");
   Tensor out = empty_like(self, {}, self.scalar_type());
   Call call(op, self);
@@ -260,7 +267,8 @@ Tensor max_all(const Tensor& self) {
 }
 Tensor min_all(const Tensor& self) {
   static Op op("aten::min");
-  TORCH_CHECK(self.numel() > 0, "min(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+  TORCH_CHECK(self.numel() > 0,
+              "min(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
               "reduction dim with the 'dim' argument.");
   Tensor out = empty_like(self, {}, self.scalar_type());
   Call call(op, self);
@@ -268,7 +276,8 @@ Tensor min_all(const Tensor& self) {
   return fallback<ATEN_OP(min)>(self);
 }
 
-std::tuple<Tensor&, Tensor&> max_dim_out(const Tensor& self, int64_t dim, bool keepdim, Tensor& values, Tensor& index) {
+std::tuple<Tensor&, Tensor&> max_dim_out(const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
+                                         Tensor& index) {
   static Op op("aten::max.dim_max");
   Into<at::meta::structured_max_dim> shape(values, index);
   shape.meta(self, dim, keepdim);
@@ -276,7 +285,8 @@ std::tuple<Tensor&, Tensor&> max_dim_out(const Tensor& self, int64_t dim, bool k
   if (extremum(call, true, self, mask_of(dim, self.dim()), &values, &index)) return {values, index};
   return fallback<ATEN_OP2(max, dim_max)>(self, dim, keepdim, values, index);
 }
-std::tuple<Tensor&, Tensor&> min_dim_out(const Tensor& self, int64_t dim, bool keepdim, Tensor& values, Tensor& index) {
+std::tuple<Tensor&, Tensor&> min_dim_out(const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
+                                         Tensor& index) {
   static Op op("aten::min.dim_min");
   Into<at::meta::structured_min_dim> shape(values, index);
   shape.meta(self, dim, keepdim);
@@ -305,8 +315,8 @@ Tensor& argmin_out(const Tensor& self, std::optional<int64_t> dim, bool keepdim,
   return fallback<ATEN_OP2(argmin, out)>(self, dim, keepdim, out);
 }
 
-std::tuple<Tensor&, Tensor&> aminmax_out(const Tensor& self, std::optional<int64_t> dim, bool keepdim, Tensor& min,
-                                         Tensor& max) {
+std::tuple<Tensor&, Tensor&> aminmax_out(const Tensor& self, std::optional<int64_t> dim, bool keepdim,
+                                         Tensor& min, Tensor& max) {
   static Op op("aten::aminmax.out");
   Into<at::meta::structured_aminmax> shape(min, max);
   shape.meta(self, dim, keepdim);
@@ -322,8 +332,19 @@ std::tuple<Tensor&, Tensor&> aminmax_out(const Tensor& self, std::optional<int64
 bool norm_into(Call& call, const Tensor& in, double p, const Mask& mask, const Tensor& out) {
   if (settled(call, in, out, p < 0 ? INFINITY : 0)) return true;
   static Programs pres, posts;
-  enum { kZero, kOne, kTwo, kInf, kMinusInf, kAny } form = p == 0 ? kZero : p == 1 ? kOne : p == 2 ? kTwo
-      : p == INFINITY ? kInf : p == -INFINITY ? kMinusInf : kAny;
+  enum {
+    kZero,
+    kOne,
+    kTwo,
+    kInf,
+    kMinusInf,
+    kAny
+  } form = p == 0           ? kZero
+           : p == 1         ? kOne
+           : p == 2         ? kTwo
+           : p == INFINITY  ? kInf
+           : p == -INFINITY ? kMinusInf
+                            : kAny;
   uint8_t memory = dtype_of(in), from = to_register(in.scalar_type()), to = dtype_of(out),
           type = to_register(out.scalar_type());
   if (from == FL_NONE || type == FL_NONE) return false;
@@ -332,17 +353,25 @@ bool norm_into(Call& call, const Tensor& in, double p, const Mask& mask, const T
     if (at::isComplexType(in.scalar_type())) x = b.op(FL_OP_ABS, x);
     x = b.cast(x, type);
     switch (form) {
-      case kZero: x = b.cast(b.cast(x, FL_BOOL), type); break;
-      case kTwo: x = b.op(FL_OP_MUL, x, x); break;
-      case kAny: x = b.op(FL_OP_POW, b.op(FL_OP_ABS, x), b.scalar(0, type)); break;
-      default: x = b.op(FL_OP_ABS, x);
+      case kZero:
+        x = b.cast(b.cast(x, FL_BOOL), type);
+        break;
+      case kTwo:
+        x = b.op(FL_OP_MUL, x, x);
+        break;
+      case kAny:
+        x = b.op(FL_OP_POW, b.op(FL_OP_ABS, x), b.scalar(0, type));
+        break;
+      default:
+        x = b.op(FL_OP_ABS, x);
     }
     b.store(0, x, type);
   });
-  const fl_program* post = form != kTwo && form != kAny ? nullptr : posts.get(key_of(to, type, form), [&](Builder& b) {
-    Value x = b.load(0, type);
-    b.store(0, form == kTwo ? b.op(FL_OP_SQRT, x) : b.op(FL_OP_POW, x, b.scalar(0, type)), to);
-  });
+  const fl_program* post =
+      form != kTwo && form != kAny ? nullptr : posts.get(key_of(to, type, form), [&](Builder& b) {
+        Value x = b.load(0, type);
+        b.store(0, form == kTwo ? b.op(FL_OP_SQRT, x) : b.op(FL_OP_POW, x, b.scalar(0, type)), to);
+      });
   uint16_t kind = form == kInf ? FL_REDUCE_MAX : form == kMinusInf ? FL_REDUCE_MIN : FL_REDUCE_SUM;
   fl_scalar power = scalar_f(p), inverse = scalar_f(1 / p);
   return reduce(call, {kind, type, pre, post, &power, &inverse}, mask, {&in}, {&out});
@@ -357,7 +386,8 @@ Tensor& vector_norm_out(const Tensor& self, const at::Scalar& ord, OptionalIntAr
   if (norm_into(call, self, ord.toDouble(), make_dim_mask(dim, self.dim()), out)) return out;
   return fallback<ATEN_OP2(linalg_vector_norm, out)>(self, ord, dim, keepdim, dtype, out);
 }
-Tensor& norm_out(const Tensor& self, const std::optional<at::Scalar>& p, IntArrayRef dim, bool keepdim, Tensor& out) {
+Tensor& norm_out(const Tensor& self, const std::optional<at::Scalar>& p, IntArrayRef dim, bool keepdim,
+                 Tensor& out) {
   static Op op("aten::norm.out");
   Into<at::meta::structured_norm_ScalarOpt_dim> shape(out);
   shape.meta(self, p ? at::OptionalScalarRef(*p) : at::OptionalScalarRef(), dim, keepdim);
@@ -377,8 +407,9 @@ Tensor& norm_dtype_out(const Tensor& self, const std::optional<at::Scalar>& p, I
 
 // ------------------------------------------------------------------ variances
 // Variance or its root and mean into tensors that have the result's shape.
-bool variance_into(Call& call, const Tensor& in, const Mask& mask, const std::optional<at::Scalar>& correction,
-                   bool root, const Tensor& variance, const Tensor* mean) {
+bool variance_into(Call& call, const Tensor& in, const Mask& mask,
+                   const std::optional<at::Scalar>& correction, bool root, const Tensor& variance,
+                   const Tensor* mean) {
   if (settled(call, in, variance, NAN)) {
     if (mean) settled(call, in, *mean, NAN);
     return true;
@@ -390,10 +421,12 @@ void check_variance(const char* name, const Tensor& self) {
   TORCH_CHECK(at::isFloatingType(self.scalar_type()) || at::isComplexType(self.scalar_type()), name,
               " only support floating point and complex dtypes");
 }
-void warn_degrees(const char* name, const Tensor& self, const Mask& mask, const std::optional<at::Scalar>& correction) {
+void warn_degrees(const char* name, const Tensor& self, const Mask& mask,
+                  const std::optional<at::Scalar>& correction) {
   int64_t n = reduced_count(self, mask);
   if (self.numel() && static_cast<double>(n) <= (correction ? correction->toDouble() : 1))
-    TORCH_WARN(name, "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+    TORCH_WARN(name,
+               "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
                "(input numel divided by output numel).");
 }
 
@@ -405,7 +438,8 @@ Tensor& spread_out(const Tensor& self, OptionalIntArrayRef dim, const std::optio
   Mask mask = make_dim_mask(dim, self.dim());
   if (at::isComplexType(self.scalar_type())) {  // of the parts, added
     at::native::resize_output(out, shape_from_dim_mask(self, mask, keepdim));
-    Tensor parts = at::var(at::real(self), dim, correction, keepdim) + at::var(at::imag(self), dim, correction, keepdim);
+    Tensor parts =
+        at::var(at::real(self), dim, correction, keepdim) + at::var(at::imag(self), dim, correction, keepdim);
     out.copy_(kRoot ? parts.sqrt() : parts);
     return out;
   }
@@ -420,7 +454,8 @@ Tensor& spread_out(const Tensor& self, OptionalIntArrayRef dim, const std::optio
 }
 
 template <bool kRoot>
-Tensor spread(const Tensor& self, OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction, bool keepdim) {
+Tensor spread(const Tensor& self, OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
+              bool keepdim) {
   check_variance("std and var", self);
   Tensor out = empty_like(self, shape_from_dim_mask(self, make_dim_mask(dim, self.dim()), keepdim),
                           c10::toRealValueType(self.scalar_type()));
@@ -434,11 +469,13 @@ std::tuple<Tensor, Tensor> spread_mean(const Tensor& self, OptionalIntArrayRef d
   check_variance(kRoot ? "std_mean" : "var_mean", self);
   Mask mask = make_dim_mask(dim, self.dim());
   if (at::isComplexType(self.scalar_type())) {
-    Tensor parts = at::var(at::real(self), dim, correction, keepdim) + at::var(at::imag(self), dim, correction, keepdim);
+    Tensor parts =
+        at::var(at::real(self), dim, correction, keepdim) + at::var(at::imag(self), dim, correction, keepdim);
     return {kRoot ? parts.sqrt() : parts, at::mean(self, dim, keepdim)};
   }
   auto sizes = shape_from_dim_mask(self, mask, keepdim);
-  Tensor out = empty_like(self, sizes, self.scalar_type()), mean = empty_like(self, sizes, self.scalar_type());
+  Tensor out = empty_like(self, sizes, self.scalar_type()),
+         mean = empty_like(self, sizes, self.scalar_type());
   warn_degrees(kRoot ? "std_mean" : "var_mean", self, mask, correction);
   Call call(op, self);
   if (variance_into(call, self, mask, correction, kRoot, out, &mean)) return {out, mean};
@@ -455,9 +492,8 @@ Tensor count_nonzero(const Tensor& self, IntArrayRef dim) {
   if (settled(call, self, out, 0)) return out;
   uint8_t memory = dtype_of(self);
   if (to_register(self.scalar_type()) != FL_NONE) {
-    const fl_program* pre = programs.get(memory, [&](Builder& b) {
-      b.store(0, b.cast(b.load(0, memory, FL_BOOL), FL_I64), FL_I64);
-    });
+    const fl_program* pre = programs.get(
+        memory, [&](Builder& b) { b.store(0, b.cast(b.load(0, memory, FL_BOOL), FL_I64), FL_I64); });
     if (reduce(call, {FL_REDUCE_SUM, FL_I64, pre}, mask, {&self}, {&out})) return out;
   }
   return fallback<ATEN_OP2(count_nonzero, dim_IntList)>(self, dim);

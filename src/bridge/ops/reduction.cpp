@@ -21,8 +21,9 @@ int64_t reduced_count(const Tensor& t, const Mask& mask) {
   return n;
 }
 
-bool reduce(Call& call, const Reduction& reduction, const Mask& mask, std::initializer_list<const Tensor*> inputs,
-            std::initializer_list<const Tensor*> outputs, const Tensor* index) {
+bool reduce(Call& call, const Reduction& reduction, const Mask& mask,
+            std::initializer_list<const Tensor*> inputs, std::initializer_list<const Tensor*> outputs,
+            const Tensor* index) {
   const Tensor& lead = **inputs.begin();
   Space space(lead.sizes());
   if (!space.ok()) return false;
@@ -78,8 +79,8 @@ bool sum_into(Call& call, const Tensor& in, const Mask& mask, const Tensor& out,
   return reduce(call, {FL_REDUCE_SUM, type, nullptr, post, nullptr, &scalar}, mask, {&in}, {&out});
 }
 
-bool moments_into(Call& call, const Tensor& in, const Mask& mask, double correction, bool root, const Tensor* variance,
-                  const Tensor* mean) {
+bool moments_into(Call& call, const Tensor& in, const Mask& mask, double correction, bool root,
+                  const Tensor* variance, const Tensor* mean) {
   static Programs posts, squares, quotients;
   const Tensor& like = variance ? *variance : *mean;
   uint8_t memory = dtype_of(like), type = to_register(like.scalar_type());
@@ -111,7 +112,8 @@ bool moments_into(Call& call, const Tensor& in, const Mask& mask, double correct
     Value v = b.op(FL_OP_DIV, b.load(0, type), b.scalar(0, type));
     b.store(0, root ? b.op(FL_OP_SQRT, v) : v, memory);
   });
-  if (!reduce(call, {FL_REDUCE_SUM, type, pre, post, nullptr, &divisor}, mask, {&in, &center}, {variance})) return false;
+  if (!reduce(call, {FL_REDUCE_SUM, type, pre, post, nullptr, &divisor}, mask, {&in, &center}, {variance}))
+    return false;
   if (mean) copy_step(*mean, center.view(mean->sizes()));
   return true;
 }

@@ -15,8 +15,8 @@ Tensor gates_of(const Tensor& input, const Tensor& hidden, const Optional& b1, c
 }
 
 // The workspace keeps the activated gates: input, forget, cell, output.
-std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input, const Tensor& hidden, const Tensor& cx, const Optional& b1,
-                                             const Optional& b2) {
+std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input, const Tensor& hidden, const Tensor& cx,
+                                             const Optional& b1, const Optional& b2) {
   static Op op("aten::_thnn_fused_lstm_cell");
   Call call(op, input);
   call.composed();
@@ -28,8 +28,9 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input, const Tensor& 
   return {gate[3] * cy.tanh(), cy, workspace};
 }
 
-std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const Optional& grad_hy, const Optional& grad_cy, const Tensor& cx,
-                                                      const Tensor& cy, const Tensor& workspace, bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const Optional& grad_hy, const Optional& grad_cy,
+                                                      const Tensor& cx, const Tensor& cy,
+                                                      const Tensor& workspace, bool has_bias) {
   static Op op("aten::_thnn_fused_lstm_cell_backward_impl");
   if (!given(grad_hy) && !given(grad_cy)) return {};
   Call call(op, workspace);
@@ -52,8 +53,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const Optional& grad_hy, c
 }
 
 // The workspace keeps reset, update and new gates, hx, and the hidden part of new.
-std::tuple<Tensor, Tensor> gru_cell(const Tensor& input, const Tensor& hidden, const Tensor& hx, const Optional& b1,
-                                    const Optional& b2) {
+std::tuple<Tensor, Tensor> gru_cell(const Tensor& input, const Tensor& hidden, const Tensor& hx,
+                                    const Optional& b1, const Optional& b2) {
   static Op op("aten::_thnn_fused_gru_cell");
   Call call(op, input);
   call.composed();
@@ -65,8 +66,8 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input, const Tensor& hidden, c
   return {hy, at::cat({reset, update, fresh, hx, h[2]}, 1)};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad, const Tensor& workspace,
-                                                                     bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad,
+                                                                     const Tensor& workspace, bool has_bias) {
   static Op op("aten::_thnn_fused_gru_cell_backward");
   Call call(op, workspace);
   call.composed();
@@ -75,8 +76,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
   Tensor d_update = at::sigmoid_backward(grad * (hx - fresh), update);
   Tensor d_fresh = at::tanh_backward(grad - grad * update, fresh);
   Tensor d_reset = at::sigmoid_backward(d_fresh * hidden, reset);
-  Tensor d_input = at::cat({d_reset, d_update, d_fresh}, 1), d_hidden = at::cat({d_reset, d_update, d_fresh * reset}, 1);
-  return {d_input, d_hidden, grad * update, has_bias ? d_input.sum(0) : Tensor(), has_bias ? d_hidden.sum(0) : Tensor()};
+  Tensor d_input = at::cat({d_reset, d_update, d_fresh}, 1),
+         d_hidden = at::cat({d_reset, d_update, d_fresh * reset}, 1);
+  return {d_input, d_hidden, grad * update, has_bias ? d_input.sum(0) : Tensor(),
+          has_bias ? d_hidden.sum(0) : Tensor()};
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

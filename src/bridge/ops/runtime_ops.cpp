@@ -17,7 +17,8 @@ void record_stream(Tensor& self, at::Stream stream) {
 bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
   const auto plain = [](const Tensor& t) {
     return t.layout() == at::kStrided && !t.unsafeGetTensorImpl()->is_python_dispatch() &&
-           !t.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::NestedTensor, c10::DispatchKey::Functionalize})) &&
+           !t.key_set().has_any(
+               c10::DispatchKeySet({c10::DispatchKey::NestedTensor, c10::DispatchKey::Functionalize})) &&
            (t.is_cpu() || is_fl(t));
   };
   if (plain(self) && plain(from)) return true;

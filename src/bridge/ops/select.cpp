@@ -13,8 +13,8 @@ constexpr int kGather = -1;
 // Over part's sizes, whose dimension `dim` is walked by `index` (1-d or 0-d):
 // part = whole there (kGather), or whole (mode)= part.  A 0-d part is one value
 // for the sizes given.
-bool select(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Tensor& index, const Tensor& part_in,
-            IntArrayRef sizes) {
+bool select(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Tensor& index,
+            const Tensor& part_in, IntArrayRef sizes) {
   Tensor whole = whole_in.dim() ? whole_in : whole_in.unsqueeze(0);
   Space space(sizes);
   if (!space.ok()) return false;
@@ -30,14 +30,16 @@ bool select(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Ten
   if (mode != kGather) space.add(p.data, p.dtype, steps.data());
   space.add(i.data, i.dtype, along.data());
   space.finish();
-  return mode == kGather ? gather_space(call, space, &axis.size, &axis.stride, 0)
-                         : scatter_space(call, static_cast<uint16_t>(mode), space, &axis.size, &axis.stride, 0);
+  return mode == kGather
+             ? gather_space(call, space, &axis.size, &axis.stride, 0)
+             : scatter_space(call, static_cast<uint16_t>(mode), space, &axis.size, &axis.stride, 0);
 }
 
 Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : t.unsqueeze(0); }
 
 void check_index(const char* name, const Tensor& index) {
-  TORCH_CHECK_INDEX(index.dim() <= 1, name, "(): Index is supposed to be a vector, but got dim: ", index.dim());
+  TORCH_CHECK_INDEX(index.dim() <= 1, name,
+                    "(): Index is supposed to be a vector, but got dim: ", index.dim());
   TORCH_CHECK(index.scalar_type() == at::kLong || index.scalar_type() == at::kInt, name,
               "(): Expected dtype int32/int64 for index");
 }
@@ -45,11 +47,14 @@ void check_index(const char* name, const Tensor& index) {
 Tensor& index_select_out(const Tensor& self, int64_t dim, const Tensor& index, Tensor& out) {
   static Op op("aten::index_select");
   check_index("index_select", index);
-  TORCH_CHECK(self.scalar_type() == out.scalar_type(), "index_select(): self and result must have the same scalar type");
+  TORCH_CHECK(self.scalar_type() == out.scalar_type(),
+              "index_select(): self and result must have the same scalar type");
   dim = at::maybe_wrap_dim(dim, std::max<int64_t>(1, self.dim()));
   at::DimVector sizes(self.sizes());
   if (self.dim()) sizes[dim] = index.numel();
-  else TORCH_CHECK(index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ", index.numel(), " value(s)");
+  else
+    TORCH_CHECK(index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ",
+                index.numel(), " value(s)");
   at::native::resize_output(out, sizes);
   Call call(op, self);
   Tensor part = at_least_1d(out);
@@ -64,9 +69,12 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
 
 // Writes into `out`, which holds self; half dtypes that the chip does not add in
 // are done in F32.
-bool write(Call& call, int mode, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& part, IntArrayRef sizes) {
-  if (call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out))) return select(call, mode, out, dim, index, part, sizes);
-  if (!at::isReducedFloatingType(out.scalar_type()) || !call.claims(FL_ENTRY_SCATTER, mode, FL_F32)) return false;
+bool write(Call& call, int mode, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& part,
+           IntArrayRef sizes) {
+  if (call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out)))
+    return select(call, mode, out, dim, index, part, sizes);
+  if (!at::isReducedFloatingType(out.scalar_type()) || !call.claims(FL_ENTRY_SCATTER, mode, FL_F32))
+    return false;
   call.composed();
   Tensor wide = out.to(at::kFloat);
   if (!select(call, mode, wide, dim, index, part.to(at::kFloat), sizes)) return false;
@@ -74,8 +82,8 @@ bool write(Call& call, int mode, const Tensor& out, int64_t dim, const Tensor& i
   return true;
 }
 
-Tensor& index_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const at::Scalar& alpha,
-                      Tensor& out) {
+Tensor& index_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                      const at::Scalar& alpha, Tensor& out) {
   static Op op("aten::index_add.out");
   Into<at::meta::structured_index_add> shape(out);
   dim = shape.meta(self, dim, index, source, alpha).dim;
@@ -86,7 +94,8 @@ Tensor& index_add_out(const Tensor& self, int64_t dim, const Tensor& index, cons
   return fallback<ATEN_OP2(index_add, out)>(self, dim, index, source, alpha, out);
 }
 
-Tensor& index_copy_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, Tensor& out) {
+Tensor& index_copy_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                       Tensor& out) {
   static Op op("aten::index_copy.out");
   Into<at::meta::structured_index_copy> shape(out);
   dim = shape.meta(self, dim, index, source).dim;
@@ -99,8 +108,9 @@ Tensor& index_copy_out(const Tensor& self, int64_t dim, const Tensor& index, con
 
 Tensor& index_fill_tensor(Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
   static Op op("aten::index_fill_.int_Scalar");
-  TORCH_CHECK(value.dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
-              value.dim(), " dimension(s).");
+  TORCH_CHECK(value.dim() == 0,
+              "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value.dim(),
+              " dimension(s).");
   TORCH_CHECK_INDEX(index.scalar_type() == at::kLong, "index_fill_(): Expected dtype int64 for index.");
   TORCH_CHECK(index.dim() <= 1, "Index has to be a vector/scalar");
   dim = at::maybe_wrap_dim(dim, std::max<int64_t>(1, self.dim()));
@@ -123,13 +133,15 @@ Tensor& take_out(const Tensor& self, const Tensor& index, Tensor& out) {
   static Op op("aten::take.out");
   TORCH_CHECK(index.scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ",
               c10::toString(index.scalar_type()));
-  TORCH_CHECK(self.scalar_type() == out.scalar_type(), "take(): self and out expected to have the same dtype, but got self.dtype = ",
-              self.dtype(), " and out.dtype = ", out.dtype());
+  TORCH_CHECK(self.scalar_type() == out.scalar_type(),
+              "take(): self and out expected to have the same dtype, but got self.dtype = ", self.dtype(),
+              " and out.dtype = ", out.dtype());
   TORCH_CHECK_INDEX(self.numel() > 0 || index.numel() == 0, "take(): tried to take from an empty tensor");
   at::native::resize_output(out, index.sizes());
   Call call(op, self);
   Tensor flat = self.reshape({-1}), first = flat.numel() ? flat.select(0, 0) : flat;
-  if (gather_into(call, out, first, {&index}, {Axis{flat.numel(), flat.stride(0)}}, FL_INDEX_WRAP)) return out;
+  if (gather_into(call, out, first, {&index}, {Axis{flat.numel(), flat.stride(0)}}, FL_INDEX_WRAP))
+    return out;
   return fallback<ATEN_OP2(take, out)>(self, index, out);
 }
 
@@ -142,11 +154,16 @@ Tensor& put(Tensor& self, const Tensor& index, const Tensor& source, bool accumu
   static Op op("aten::put_");
   TORCH_CHECK(index.scalar_type() == at::kLong, "put_(): Expected a long tensor for index, but got ",
               c10::toString(index.scalar_type()));
-  TORCH_CHECK(self.scalar_type() == source.scalar_type(), "put_(): self and source expected to have the same dtype, but "
-              "got self.dtype = ", self.dtype(), " and source.dtype = ", source.dtype());
-  TORCH_CHECK(index.numel() == source.numel(), "put_(): Expected source and index to have the same number of elements, "
-              "but got source.numel() = ", source.numel(), ", index.numel() = ", index.numel());
-  TORCH_CHECK_INDEX(self.numel() > 0 || index.numel() == 0, "put_(): Tried to put elements into an empty tensor");
+  TORCH_CHECK(self.scalar_type() == source.scalar_type(),
+              "put_(): self and source expected to have the same dtype, but "
+              "got self.dtype = ",
+              self.dtype(), " and source.dtype = ", source.dtype());
+  TORCH_CHECK(index.numel() == source.numel(),
+              "put_(): Expected source and index to have the same number of elements, "
+              "but got source.numel() = ",
+              source.numel(), ", index.numel() = ", index.numel());
+  TORCH_CHECK_INDEX(self.numel() > 0 || index.numel() == 0,
+                    "put_(): Tried to put elements into an empty tensor");
   if (index.numel() == 0) return self;
   Call call(op, self);
   bool half = at::isReducedFloatingType(self.scalar_type());

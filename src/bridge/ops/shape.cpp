@@ -44,10 +44,12 @@ Join join_of(const at::MaterializedITensorListRef& tensors, int64_t dim) {
       join.sizes.assign(t.sizes().begin(), t.sizes().end());
       join.sizes[join.dim] = 0;
     }
-    TORCH_CHECK(t.dim() == lead->dim(), "Tensors must have same number of dimensions: got ", lead->dim(), " and ", t.dim());
+    TORCH_CHECK(t.dim() == lead->dim(), "Tensors must have same number of dimensions: got ", lead->dim(),
+                " and ", t.dim());
     for (int64_t d = 0; d < t.dim(); ++d)
-      TORCH_CHECK(d == join.dim || t.size(d) == join.sizes[d], "Sizes of tensors must match except in dimension ", join.dim,
-                  ". Expected size ", join.sizes[d], " but got size ", t.size(d), " in the list.");
+      TORCH_CHECK(d == join.dim || t.size(d) == join.sizes[d],
+                  "Sizes of tensors must match except in dimension ", join.dim, ". Expected size ",
+                  join.sizes[d], " but got size ", t.size(d), " in the list.");
     join.sizes[join.dim] += t.size(join.dim);
     auto format = t.suggest_memory_format();
     if (first) join.format = format;
@@ -81,7 +83,10 @@ Tensor cat(const at::ITensorListRef& list, int64_t dim) {
   Join join = join_of(tensors, dim);
   const Tensor* lead = nullptr;
   for (const Tensor& t : tensors)
-    if (is_fl(t) && (!lead || !skipped(t))) { lead = &t; break; }
+    if (is_fl(t) && (!lead || !skipped(t))) {
+      lead = &t;
+      break;
+    }
   TORCH_CHECK(lead, "torch.cat(): no tensor is on the device");
   Tensor out = at::empty(join.sizes, lead->options().dtype(join.dtype).memory_format(join.format));
   if (out.numel()) join_into(op, tensors, join, out);
@@ -92,8 +97,8 @@ Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, Tensor& out) {
   static Op op("aten::cat.out");
   auto tensors = list.materialize();
   Join join = join_of(tensors, dim);
-  TORCH_CHECK(at::can_cast(join.dtype, out.scalar_type()), "torch.cat(): input types can't be cast to the desired output type ",
-              out.scalar_type());
+  TORCH_CHECK(at::can_cast(join.dtype, out.scalar_type()),
+              "torch.cat(): input types can't be cast to the desired output type ", out.scalar_type());
   for (const Tensor& t : tensors) at::assert_no_overlap(out, t);
   if (at::native::resize_output(out, join.sizes) && join.format != at::MemoryFormat::Contiguous)
     out.unsafeGetTensorImpl()->empty_tensor_restride(join.format);
@@ -164,7 +169,8 @@ Tensor& tril_out(const Tensor& self, int64_t diagonal, Tensor& out) {
 // F64 where the chip has it: PyTorch's CPU steps in double.
 uint8_t range_type(const Call& call, ScalarType dtype) {
   if (at::isIntegralType(dtype, true)) return FL_I64;
-  bool wide = call.claims(FL_ENTRY_POINTWISE, FL_OP_INDEX, FL_I64) && call.claims(FL_ENTRY_POINTWISE, FL_OP_MUL, FL_F64) &&
+  bool wide = call.claims(FL_ENTRY_POINTWISE, FL_OP_INDEX, FL_I64) &&
+              call.claims(FL_ENTRY_POINTWISE, FL_OP_MUL, FL_F64) &&
               call.claims(FL_ENTRY_POINTWISE, FL_OP_CAST, FL_F64);
   return wide ? FL_F64 : FL_F32;
 }
@@ -179,10 +185,12 @@ bool range_into(Call& call, const Tensor& out, const at::Scalar& start, const at
     Value v = b.op(FL_OP_ADD, b.scalar(0, type), b.op(FL_OP_MUL, i, b.scalar(1, type)));
     b.store(0, b.cast(v, to_register(out.scalar_type())), memory);
   });
-  return run_program(call, program, {&out}, {}, {to_scalar(start, type), to_scalar(step, type)}, Order::kKeep);
+  return run_program(call, program, {&out}, {}, {to_scalar(start, type), to_scalar(step, type)},
+                     Order::kKeep);
 }
 
-void arange_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar&, const at::Scalar& step) {
+void arange_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar&,
+                   const at::Scalar& step) {
   static Op op("aten::arange");
   Tensor out = iter.tensor(0);
   Call call(op, out);
@@ -190,7 +198,8 @@ void arange_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::
 }
 
 // From both ends towards the middle, so that both are met exactly.
-void linspace_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end, int64_t steps) {
+void linspace_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end,
+                     int64_t steps) {
   static Op op("aten::linspace");
   static Programs programs;
   Tensor out = iter.tensor(0);
@@ -200,7 +209,8 @@ void linspace_kernel(at::TensorIterator& iter, const at::Scalar& start, const at
   uint8_t memory = dtype_of(out), target = to_register(dtype);
   uint8_t type = at::isComplexType(dtype) ? target : range_type(call, integral ? at::kDouble : dtype);
   const fl_program* program = programs.get(key_of(memory, type), [&](Builder& b) {
-    Value n = b.index(-1, FL_I64), first = b.scalar(0, type), last = b.scalar(1, type), step = b.scalar(2, type);
+    Value n = b.index(-1, FL_I64), first = b.scalar(0, type), last = b.scalar(1, type),
+          step = b.scalar(2, type);
     Value up = b.op(FL_OP_ADD, first, b.op(FL_OP_MUL, step, b.cast(n, type)));
     Value left = b.op(FL_OP_SUB, b.scalar(3, FL_I64), n);
     Value down = b.op(FL_OP_SUB, last, b.op(FL_OP_MUL, step, b.cast(left, type)));
@@ -214,8 +224,10 @@ void linspace_kernel(at::TensorIterator& iter, const at::Scalar& start, const at
   } else {
     step.v.f = (end.toDouble() - start.toDouble()) / static_cast<double>(steps - 1);
   }
-  if (!run_program(call, program, {&out}, {}, {to_scalar(start, type), to_scalar(end, type), step, scalar_i(steps - 1), scalar_i(steps / 2)},
-                   Order::kKeep))
+  if (!run_program(
+          call, program, {&out}, {},
+          {to_scalar(start, type), to_scalar(end, type), step, scalar_i(steps - 1), scalar_i(steps / 2)},
+          Order::kKeep))
     throw_refused(call, "pointwise", dtype);
 }
 
@@ -225,7 +237,8 @@ Tensor& eye_m_out(int64_t n, int64_t m, Tensor& out) {
   TORCH_CHECK(m >= 0, "m must be greater or equal to 0, got ", m);
   out.resize_({n, m});
   out.zero_();
-  if (int64_t least = std::min(n, m)) out.as_strided({least}, {out.stride(0) + out.stride(1)}, out.storage_offset()).fill_(1);
+  if (int64_t least = std::min(n, m))
+    out.as_strided({least}, {out.stride(0) + out.stride(1)}, out.storage_offset()).fill_(1);
   return out;
 }
 Tensor& eye_out(int64_t n, Tensor& out) { return eye_m_out(n, n, out); }
@@ -237,18 +250,23 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("roll", at::native::roll);  // narrows and a cat
   m.impl("triu.out", triu_out);
   m.impl("tril.out", tril_out);
-  m.impl("arange.start_out", static_cast<Tensor& (*)(const at::Scalar&, const at::Scalar&, const at::Scalar&, Tensor&)>(at::native::arange_out));
-  m.impl("linspace.out", static_cast<Tensor& (*)(const at::Scalar&, const at::Scalar&, int64_t, Tensor&)>(at::native::linspace_out));
+  m.impl("arange.start_out",
+         static_cast<Tensor& (*)(const at::Scalar&, const at::Scalar&, const at::Scalar&, Tensor&)>(
+             at::native::arange_out));
+  m.impl("linspace.out", static_cast<Tensor& (*)(const at::Scalar&, const at::Scalar&, int64_t, Tensor&)>(
+                             at::native::linspace_out));
   m.impl("eye.out", eye_out);
   m.impl("eye.m_out", eye_m_out);
 }
 
 }  // namespace
 
-void arange_stub_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& steps, const at::Scalar& step) {
+void arange_stub_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& steps,
+                        const at::Scalar& step) {
   arange_kernel(iter, start, steps, step);
 }
-void linspace_stub_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end, int64_t steps) {
+void linspace_stub_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end,
+                          int64_t steps) {
   linspace_kernel(iter, start, end, steps);
 }
 }  // namespace fl::bridge

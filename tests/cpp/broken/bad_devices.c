@@ -8,4 +8,7 @@ static fl_status of_five(int32_t device, fl_device_properties* out) {
   if (device == 1) out->alignment = 3;
   return status;
 }
-CHIP("bad_devices", { broken_device.count = five; broken_device.properties = of_five; })
+CHIP("bad_devices", {
+  broken_device.count = five;
+  broken_device.properties = of_five;
+})

@@ -24,9 +24,9 @@ static fl_chip* copy_template(uint32_t host_version, const fl_host* table, const
 }
 
 /* CHIP("name", statements): the chip's entry, after the statements have broken it. */
-#define CHIP(name, ...)                                                           \
+#define CHIP(name, ...)                                                            \
   FL_EXPORT const fl_chip* fl_chip_entry(uint32_t version, const fl_host* table) { \
-    copy_template(version, table, name);                                          \
-    __VA_ARGS__;                                                                  \
-    return &broken;                                                               \
+    copy_template(version, table, name);                                           \
+    __VA_ARGS__;                                                                   \
+    return &broken;                                                                \
   }

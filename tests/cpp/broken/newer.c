@@ -1,8 +1,14 @@
 /* Loads: built against a newer header of the same major version. */
 #include "base.h"
 
-static struct { fl_op_api op; void* later[8]; } newer_op;
-static struct { fl_chip chip; const void* later[4]; } newer_chip;
+static struct {
+  fl_op_api op;
+  void* later[8];
+} newer_op;
+static struct {
+  fl_chip chip;
+  const void* later[4];
+} newer_chip;
 static fl_claim newer_claims[256];
 
 FL_EXPORT const fl_chip* fl_chip_entry(uint32_t version, const fl_host* table) {

@@ -1,2 +1,5 @@
 #include "base.h"
-CHIP("no_method", { broken_stream.synchronize = NULL; broken_memory.info = NULL; })
+CHIP("no_method", {
+  broken_stream.synchronize = NULL;
+  broken_memory.info = NULL;
+})

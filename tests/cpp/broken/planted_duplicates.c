@@ -10,7 +10,8 @@ static fl_status faulty(const fl_launch* l, const fl_scatter_args* a) {
   fl_scatter_args s = *a, g = *a;
   g.from = sum; /* reads a->to into sum */
   fl_status status = indexed(l, &g, -1);
-  const fl_instr code[] = {{FL_OP_LOAD, t, t, 0}, {FL_OP_LOAD, t, t, 1}, {FL_OP_ADD, t, 0, 0, 1}, {FL_OP_STORE, t, t, 2, 0}};
+  const fl_instr code[] = {
+      {FL_OP_LOAD, t, t, 0}, {FL_OP_LOAD, t, t, 1}, {FL_OP_ADD, t, 0, 0, 1}, {FL_OP_STORE, t, t, 2, 0}};
   const fl_program add = {code, 0, 4, 2, 1, 0};
   in[0] = sum, in[1] = a->from;
   if (status == FL_OK) status = pointwise(l, &(fl_pointwise_args){&add, in, &sum, NULL});

@@ -1,6 +1,10 @@
 /* Fills wait in the stream until it is synchronized, but events are done at once. */
 #include "planted.h"
-static struct { fl_stream stream; char* to; float value; } late;
+static struct {
+  fl_stream stream;
+  char* to;
+  float value;
+} late;
 static void settle_late(void) {
   if (late.to) *(float*)late.to = late.value, late.to = NULL;
 }

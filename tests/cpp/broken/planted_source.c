@@ -1,6 +1,11 @@
 /* A large copy from host memory is done when its stream is synchronized: the source may be gone by then. */
 #include "planted.h"
-static struct { fl_stream stream; void* to; const void* from; size_t bytes; } late;
+static struct {
+  fl_stream stream;
+  void* to;
+  const void* from;
+  size_t bytes;
+} late;
 static void settle_late(fl_stream stream) {
   if (late.to && (!stream || late.stream == stream)) memcpy(late.to, late.from, late.bytes), late.to = NULL;
 }

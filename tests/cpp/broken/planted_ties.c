@@ -9,7 +9,8 @@ static fl_status faulty(const fl_launch* l, const fl_reduce_args* a) {
   for (int d = 0; d < in.ndim; ++d) {
     int reduced = a->index->sizes[d] != in.sizes[d];
     strides[d] = reduced ? -in.strides[d] : in.strides[d];
-    if (reduced) in.data = (char*)in.data + (in.sizes[d] - 1) * in.strides[d] * storage[in.dtype].size, n *= in.sizes[d];
+    if (reduced)
+      in.data = (char*)in.data + (in.sizes[d] - 1) * in.strides[d] * storage[in.dtype].size, n *= in.sizes[d];
   }
   in.strides = strides, b.inputs = &in;
   fl_status status = reduce(l, &b);
