@@ -127,7 +127,7 @@ namespace {
 
 // Tags count up in runs that a thread takes at once: an atomic add for each
 // launch would cost a third of the whole call.
-thread_local constinit uint64_t next_tag __attribute__((tls_model("initial-exec"))) = 0;
+thread_local constinit uint64_t next_tag = 0;
 
 uint64_t take_tag() noexcept {
   if (next_tag % kRun == 0) next_tag = last_tag.fetch_add(kRun, std::memory_order_relaxed);
