@@ -225,7 +225,7 @@ void switch_off(Hook& hook) {
 }
 
 // Device types that PyTorch serves itself.  Any other name may be a chip's,
-// even one that PyTorch reserved long ago and never used ("opencl").
+// even one that PyTorch reserved long ago and never used.
 constexpr std::string_view kServedByTorch[] = {"cpu", "cuda", "meta", "fl",     "mps",  "xpu",
                                                "xla", "hpu",  "mtia", "mkldnn", "lazy", "privateuseone"};
 
