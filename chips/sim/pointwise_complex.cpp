@@ -134,23 +134,31 @@ void add(PointKernels& k, int type) {
 #define SIM_BINARY(op_, F) k.op[FL_OP_##op_][type] = binary<A, A, F>;
   SIM_BINARY(ADD, Add)
   SIM_BINARY(SUB, Sub)
-  SIM_BINARY(MUL, Mul) SIM_BINARY(DIV, Div) SIM_BINARY(POW, Pow) SIM_BINARY(COMPLEX, Complex)
+  SIM_BINARY(MUL, Mul)
+  SIM_BINARY(DIV, Div)
+  SIM_BINARY(POW, Pow)
+  SIM_BINARY(COMPLEX, Complex)
 #undef SIM_BINARY
-      k.op[FL_OP_EQ][type] = binary<A, bool, Equal>;
+  k.op[FL_OP_EQ][type] = binary<A, bool, Equal>;
   k.op[FL_OP_NE][type] = binary<A, bool, NotEqual>;
 #define SIM_UNARY(op_, F) k.op[FL_OP_##op_][type] = unary<A, A, F>;
+  // clang-format off
   SIM_UNARY(NEG, Neg)
   SIM_UNARY(ABS, Abs)
-  SIM_UNARY(SIGN, Sign) SIM_UNARY(SQRT, Sqrt) SIM_UNARY(RSQRT, Rsqrt) SIM_UNARY(RECIPROCAL, Reciprocal)
-      SIM_UNARY(EXP, Exp) SIM_UNARY(EXP2, Exp2) SIM_UNARY(EXPM1, Expm1) SIM_UNARY(LOG, Log)
-          SIM_UNARY(LOG2, Log2) SIM_UNARY(LOG10, Log10) SIM_UNARY(LOG1P, Log1p) SIM_UNARY(SIN, Sin)
-              SIM_UNARY(COS, Cos) SIM_UNARY(TAN, Tan) SIM_UNARY(ASIN, Asin) SIM_UNARY(ACOS, Acos)
-                  SIM_UNARY(ATAN, Atan) SIM_UNARY(SINH, Sinh) SIM_UNARY(COSH, Cosh) SIM_UNARY(TANH, Tanh)
-                      SIM_UNARY(ASINH, Asinh) SIM_UNARY(ACOSH, Acosh) SIM_UNARY(ATANH, Atanh)
-                          SIM_UNARY(SIGMOID, Sigmoid) SIM_UNARY(REAL, Real) SIM_UNARY(IMAG, Imag)
-                              SIM_UNARY(CONJ, Conj) SIM_UNARY(ANGLE, Angle)
+  SIM_UNARY(SIGN, Sign)
+  SIM_UNARY(SQRT, Sqrt)
+  SIM_UNARY(RSQRT, Rsqrt)
+  SIM_UNARY(RECIPROCAL, Reciprocal)
+  SIM_UNARY(EXP, Exp) SIM_UNARY(EXP2, Exp2) SIM_UNARY(EXPM1, Expm1) SIM_UNARY(LOG, Log) SIM_UNARY(LOG2, Log2)
+  SIM_UNARY(LOG10, Log10) SIM_UNARY(LOG1P, Log1p) SIM_UNARY(SIN, Sin) SIM_UNARY(COS, Cos)
+  SIM_UNARY(TAN, Tan) SIM_UNARY(ASIN, Asin) SIM_UNARY(ACOS, Acos) SIM_UNARY(ATAN, Atan)
+  SIM_UNARY(SINH, Sinh) SIM_UNARY(COSH, Cosh) SIM_UNARY(TANH, Tanh) SIM_UNARY(ASINH, Asinh)
+  SIM_UNARY(ACOSH, Acosh) SIM_UNARY(ATANH, Atanh) SIM_UNARY(SIGMOID, Sigmoid)
+  SIM_UNARY(REAL, Real) SIM_UNARY(IMAG, Imag) SIM_UNARY(CONJ, Conj)
+  SIM_UNARY(ANGLE, Angle)
+// clang-format on
 #undef SIM_UNARY
-                                  k.cast[FL_BOOL][type] = cast<uint8_t, A>;
+                      k.cast[FL_BOOL][type] = cast<uint8_t, A>;
   k.cast[FL_I32][type] = cast<int32_t, A>;
   k.cast[FL_I64][type] = cast<int64_t, A>;
   k.cast[FL_U64][type] = cast<uint64_t, A>;

@@ -1,4 +1,4 @@
-/* clang-format off: one file, for one sitting
+/* clang-format off */ /* One file, for one sitting.
  * template.c — the smallest chip that runs every model: the mandatory tier of fl/chip.h and fl/ops.h in
  * C99, computed by the host's processor.  TO MAKE A CHIP OF YOUR OWN
  *   1. Copy this folder, replace "template" by your chip's name, and build it with  cc -std=c99 -O2 -fPIC
@@ -33,18 +33,8 @@ static fl_status refuse(fl_status status, const char* why) { return host->set_er
 static fl_status check(int32_t device) { return device ? refuse(FL_INVALID, "no such device") : FL_OK; }
 static fl_status count(int32_t* out) { return *out = 1, FL_OK; }
 static fl_status properties(int32_t device, fl_device_properties* out) {
-  fl_device_properties p = {out->size < sizeof p ? out->size : sizeof p,
-                            FL_DEVICE_SOFTWARE,
-                            "template",
-                            "template:0",
-                            TOTAL_MEMORY,
-                            0,
-                            ALIGNMENT,
-                            1,
-                            1,
-                            0,
-                            STORED,
-                            REGISTERS};
+  fl_device_properties p = {out->size < sizeof p ? out->size : sizeof p, FL_DEVICE_SOFTWARE, "template",
+      "template:0", TOTAL_MEMORY, 0, ALIGNMENT, 1, 1, 0, STORED, REGISTERS};
   return check(device) ? FL_INVALID : (memcpy(out, &p, p.size), FL_OK);
 }
 static uint64_t reserve(int64_t bytes) { /* what is free before; takes nothing when that is too little */
@@ -77,13 +67,8 @@ static fl_status memory_copy(const fl_launch* l, int kind, void* to, const void*
 }
 
 /* --------------- streams and events: work runs inside its call, so that the queue is always empty */
-struct fl_stream_s {
-  fl_fault fault; /* the oldest, until it is taken */
-};
-struct fl_event_s {
-  double ms;
-  uint32_t timing;
-}; /* ms 0: never recorded */
+struct fl_stream_s { fl_fault fault; /* the oldest, until it is taken */ };
+struct fl_event_s { double ms; uint32_t timing; }; /* ms 0: never recorded */
 static void fail(const fl_launch* l, fl_status status, const char* text, long long a, long long b) {
   fl_fault* f = &l->stream->fault;
   pthread_mutex_lock(&lock);
@@ -127,10 +112,7 @@ static fl_status elapsed(fl_event from, fl_event to, double* ms) {
 }
 
 /* ------------------------------------------------------------------------------------ values and tensors */
-typedef union {
-  double f;
-  int64_t i;
-} value; /* of a register: f for F32, rounded; i for BOOL, I32, I64 */
+typedef union { double f; int64_t i; } value; /* of a register: f for F32, rounded; i for BOOL, I32, I64 */
 static value settle(value v, int type) {
   if (type == FL_F32) return (value){.f = (float)v.f};
   return (value){.i = type == FL_I32 ? (int32_t)v.i : type == FL_BOOL ? v.i != 0 : v.i};
@@ -140,46 +122,27 @@ static value convert(value v, int from, int to) {
   if (from == FL_F32 && to != FL_F32) v.i = to == FL_BOOL ? v.f != 0 : fabs(v.f) < 0x1p63 ? (int64_t)v.f : 0;
   return settle(v, to);
 }
-static float widen(uint16_t h) {
-  union {
-    uint32_t bits;
-    float f;
-  } u = {(uint32_t)h << 16};
-  return u.f;
-}
+static float widen(uint16_t h) { union { uint32_t bits; float f; } u = {(uint32_t)h << 16}; return u.f; }
 static uint16_t narrow(double f) {
-  union {
-    float f;
-    uint32_t bits;
-  } u = {(float)f};
+  union { float f; uint32_t bits; } u = {(float)f};
   return f != f ? 0x7fc0 : (u.bits + 0x7fff + (u.bits >> 16 & 1)) >> 16;
 }
 /* How each dtype lies in memory: X(dtype, C type, member of value, register type, widen, narrow). */
-#define STORAGE(X)                                                                      \
-  X(BOOL, uint8_t, i, BOOL, , )                                                         \
-  X(U8, uint8_t, i, I32, , ) X(I8, int8_t, i, I32, , ) X(I16, int16_t, i, I32, , )      \
-      X(I32, int32_t, i, I32, , ) X(I64, int64_t, i, I64, , ) X(F32, float, f, F32, , ) \
-          X(BF16, uint16_t, f, F32, widen, narrow)
-#define FUNCTIONS(name, ctype, member, reg, widen, narrow)                                       \
-  static value load_##name(const void* p) { return (value){.member = widen(*(const ctype*)p)}; } \
+#define STORAGE(X) X(BOOL, uint8_t, i, BOOL,,) X(U8, uint8_t, i, I32,,) X(I8, int8_t, i, I32,,)              \
+  X(I16, int16_t, i, I32,,) X(I32, int32_t, i, I32,,) X(I64, int64_t, i, I64,,) X(F32, float, f, F32,,)      \
+  X(BF16, uint16_t, f, F32, widen, narrow)
+#define FUNCTIONS(name, ctype, member, reg, widen, narrow)                                                   \
+  static value load_##name(const void* p) { return (value){.member = widen(*(const ctype*)p)}; }             \
   static void store_##name(void* p, value v) { *(ctype*)p = (ctype)narrow(v.member); }
 #define ROW(name, ctype, m, reg, w, n) [FL_##name] = {sizeof(ctype), FL_##reg, load_##name, store_##name},
 STORAGE(FUNCTIONS)
-typedef struct {
-  int size, reg;
-  value (*load)(const void*);
-  void (*store)(void*, value);
-} layout;
+typedef struct { int size, reg; value (*load)(const void*); void (*store)(void*, value); } layout;
 static const layout storage[FL_DTYPE_COUNT] = {STORAGE(ROW)};
 static value load(const void* p, int m, int t) { return convert(storage[m].load(p), storage[m].reg, t); }
 static void store(void* p, int m, value v, int t) { storage[m].store(p, convert(v, t, storage[m].reg)); }
 /* Walks the points of several tensors of one shape in row-major order. */
 enum { TENSORS = FL_MAX_INPUTS + FL_MAX_OUTPUTS + 1, DIMS = FL_MAX_DIMS };
-typedef struct {
-  int64_t sizes[DIMS], at[DIMS], step[TENSORS][DIMS];
-  int ndim, n;
-  char* p[TENSORS];
-} walk;
+typedef struct { int64_t sizes[DIMS], at[DIMS], step[TENSORS][DIMS]; int ndim, n; char* p[TENSORS]; } walk;
 static void walk_add(walk* w, const fl_tensor* t, int n) {
   for (; n > 0; --n, ++t) {
     for (int d = 0; d < w->ndim; ++d) w->step[w->n][d] = t->strides[d] * storage[t->dtype].size;
@@ -211,43 +174,28 @@ static uint64_t power(int64_t a, int64_t b) {
   for (; b; b >>= 1, x *= x) r *= b & 1 ? x : 1;
   return r;
 }
-#define FLOATS(X)                                                                                            \
-  X(ADD, a + b)                                                                                              \
-  X(SUB, a - b) X(MUL, a* b) X(DIV, a / b) X(POW, pow(a, b)) X(NEG, -a) X(DIV_TRUNC, trunc((float)(a / b)))  \
-      X(REM_TRUNC, fmod(a, b)) X(ABS, fabs(a)) X(SIGN, (a > 0) - (a < 0))                                    \
-          X(DIV_FLOOR, b == 0 ? a / b : rint((a - fmod(a, b)) / b - uneven(fmod(a, b), b)))                  \
-              X(FLOOR, floor(a)) X(REM_FLOOR, fmod(a, b) + (uneven(fmod(a, b), b) ? b : 0)) X(CEIL, ceil(a)) \
-                  X(TRUNC, trunc(a)) X(MAX, a > b || a != a ? a : b) X(MIN, a < b || a != a ? a : b)         \
-                      X(FMAX, fmax(a, b)) X(FMIN, fmin(a, b)) X(ROUND, rint(a)) X(SQRT, sqrt(a))             \
-                          X(RSQRT, 1 / sqrt(a)) X(RECIPROCAL, 1 / a) X(EXP, exp(a)) X(EXP2, exp2(a))         \
-                              X(EXPM1, expm1(a)) X(LOG, log(a)) X(LOG2, log2(a)) X(LOG10, log10(a))          \
-                                  X(LOG1P, log1p(a)) X(COS, cos(a)) X(TAN, tan(a)) X(ASIN, asin(a))          \
-                                      X(ACOS, acos(a)) X(ATAN, atan(a)) X(SINH, sinh(a)) X(COSH, cosh(a))    \
-                                          X(TANH, tanh(a)) X(ASINH, asinh(a)) X(ACOSH, acosh(a))             \
-                                              X(ATANH, atanh(a)) X(ERF, erf(a)) X(ATAN2, atan2(a, b))        \
-                                                  X(HYPOT, hypot(a, b)) X(COPYSIGN, copysign(a, b))          \
-                                                      X(SIGMOID, 1 / (1 + exp(-a))) X(ERFC, erfc(a))         \
-                                                          X(SIN, sin(a))
-#define INTEGERS(X)                                                                                     \
-  X(ADD, u + v)                                                                                         \
-  X(SUB, u - v) X(MUL, u* v) X(POW, power(a, b)) X(AND, a& b) X(OR, a | b) X(DIV_TRUNC, quotient(a, b)) \
-      X(DIV_FLOOR, quotient(a, b) - uneven(rest(a, b), b)) X(REM_TRUNC, rest(a, b))                     \
-          X(REM_FLOOR, rest(a, b) + (uneven(rest(a, b), b) ? b : 0)) X(XOR, a ^ b)                      \
-              X(NOT, type == FL_BOOL ? !a : ~a) X(MAX, a > b ? a : b) X(MIN, a < b ? a : b)             \
-                  X(SHL, b < 0 || b > 63 ? 0 : u << b) X(ABS, a < 0 ? 0 - u : u)                        \
-                      X(SHR, a >> (b < 0 || b > 63 ? 63 : b)) X(NEG, 0 - u) X(SIGN, (a > 0) - (a < 0))
+#define FLOATS(X) X(ADD, a + b) X(SUB, a - b) X(MUL, a * b) X(DIV, a / b) X(POW, pow(a, b)) X(NEG, -a)       \
+  X(DIV_TRUNC, trunc((float)(a / b))) X(REM_TRUNC, fmod(a, b)) X(ABS, fabs(a)) X(SIGN, (a > 0) - (a < 0))    \
+  X(DIV_FLOOR, b == 0 ? a / b : rint((a - fmod(a, b)) / b - uneven(fmod(a, b), b))) X(FLOOR, floor(a))       \
+  X(REM_FLOOR, fmod(a, b) + (uneven(fmod(a, b), b) ? b : 0)) X(CEIL, ceil(a)) X(TRUNC, trunc(a))             \
+  X(MAX, a > b || a != a ? a : b) X(MIN, a < b || a != a ? a : b) X(FMAX, fmax(a, b)) X(FMIN, fmin(a, b))    \
+  X(ROUND, rint(a)) X(SQRT, sqrt(a)) X(RSQRT, 1 / sqrt(a)) X(RECIPROCAL, 1 / a) X(EXP, exp(a)) \
+  X(EXP2, exp2(a)) X(EXPM1, expm1(a)) X(LOG, log(a)) X(LOG2, log2(a)) X(LOG10, log10(a)) X(LOG1P, log1p(a))  \
+  X(COS, cos(a)) X(TAN, tan(a)) X(ASIN, asin(a)) X(ACOS, acos(a)) X(ATAN, atan(a)) X(SINH, sinh(a))          \
+  X(COSH, cosh(a)) X(TANH, tanh(a)) X(ASINH, asinh(a)) X(ACOSH, acosh(a)) X(ATANH, atanh(a)) X(ERF, erf(a))  \
+  X(ATAN2, atan2(a, b)) X(HYPOT, hypot(a, b)) X(COPYSIGN, copysign(a, b)) X(SIGMOID, 1 / (1 + exp(-a)))      \
+  X(ERFC, erfc(a)) X(SIN, sin(a))
+#define INTEGERS(X) X(ADD, u + v) X(SUB, u - v) X(MUL, u * v) X(POW, power(a, b)) X(AND, a & b) X(OR, a | b) \
+  X(DIV_TRUNC, quotient(a, b)) X(DIV_FLOOR, quotient(a, b) - uneven(rest(a, b), b)) X(REM_TRUNC, rest(a, b)) \
+  X(REM_FLOOR, rest(a, b) + (uneven(rest(a, b), b) ? b : 0)) X(XOR, a ^ b) X(NOT, type == FL_BOOL ? !a : ~a) \
+  X(MAX, a > b ? a : b) X(MIN, a < b ? a : b) X(SHL, b < 0 || b > 63 ? 0 : u << b) X(ABS, a < 0 ? 0 - u : u) \
+  X(SHR, a >> (b < 0 || b > 63 ? 63 : b)) X(NEG, 0 - u) X(SIGN, (a > 0) - (a < 0))
 #define COMPARISONS(X) X(EQ, a == b) X(NE, a != b) X(LT, a < b) X(LE, a <= b) X(GT, a > b) X(GE, a >= b)
-#define CASE_F(name, e) \
-  case FL_OP_##name:    \
-    return (value){.f = (e)};
-#define CASE_I(name, e) \
-  case FL_OP_##name:    \
-    return (value){.i = (int64_t)(e)};
+#define CASE_F(name, e) case FL_OP_##name: return (value){.f = (e)};
+#define CASE_I(name, e) case FL_OP_##name: return (value){.i = (int64_t)(e)};
 static value compute(int op, int type, value x, value y) { /* not yet rounded or wrapped */
   double a = x.f, b = y.f;
-  if (type == FL_F32) switch (op) {
-      FLOATS(CASE_F) COMPARISONS(CASE_I)
-    }
+  if (type == FL_F32) switch (op) { FLOATS(CASE_F) COMPARISONS(CASE_I) }
   else {
     int64_t a = x.i, b = y.i;
     uint64_t u = a, v = b;
@@ -260,24 +208,13 @@ static value compute(int op, int type, value x, value y) { /* not yet rounded or
 enum { C, O = 0, M = REGISTERS, N = M, F = B(F32), G = F, J = B(I32) | B(I64), R = F | J, I = J | B(BOOL) };
 #define OPCODE(name, value, operands, types, tier, meaning) {FL_ENTRY_POINTWISE, value, (types) & (tier)},
 #define KIND(entry, kind, dtypes) {FL_ENTRY_##entry, FL_##entry##_##kind, dtypes}
-static const fl_claim claims[] = {FL_OPCODE_MAP(OPCODE){FL_ENTRY_COPY, FL_ANY, STORED},
-                                  {FL_ENTRY_FILL, FL_ANY, STORED},
-                                  KIND(REDUCE, SUM, R),
-                                  KIND(REDUCE, PROD, R),
-                                  KIND(REDUCE, MIN, R),
-                                  KIND(REDUCE, MAX, R),
-                                  KIND(REDUCE, ALL, B(BOOL)),
-                                  KIND(REDUCE, ANY, B(BOOL)),
-                                  {FL_ENTRY_GEMM, FL_ANY, B(F32)},
-                                  {FL_ENTRY_GATHER, FL_ANY, STORED},
-                                  KIND(SCATTER, SET, STORED),
-                                  KIND(SCATTER, ADD, R),
-                                  KIND(RANDOM, BITS32, B(I64)),
-                                  KIND(RANDOM, RANGE32, B(I64)),
-                                  KIND(RANDOM, RANGE64, B(I64)),
-                                  KIND(RANDOM, UNIFORM32, B(F32)),
-                                  KIND(RANDOM, NORMAL32, B(F32)),
-                                  {0, 0, 0}};
+static const fl_claim claims[] = {
+    FL_OPCODE_MAP(OPCODE) {FL_ENTRY_COPY, FL_ANY, STORED}, {FL_ENTRY_FILL, FL_ANY, STORED},
+    KIND(REDUCE, SUM, R), KIND(REDUCE, PROD, R), KIND(REDUCE, MIN, R), KIND(REDUCE, MAX, R),
+    KIND(REDUCE, ALL, B(BOOL)), KIND(REDUCE, ANY, B(BOOL)), {FL_ENTRY_GEMM, FL_ANY, B(F32)},
+    {FL_ENTRY_GATHER, FL_ANY, STORED}, KIND(SCATTER, SET, STORED), KIND(SCATTER, ADD, R),
+    KIND(RANDOM, BITS32, B(I64)), KIND(RANDOM, RANGE32, B(I64)), KIND(RANDOM, RANGE64, B(I64)),
+    KIND(RANDOM, UNIFORM32, B(F32)), KIND(RANDOM, NORMAL32, B(F32)), {0, 0, 0}};
 static int claimed(int entry, int kind, int dtype) {
   const fl_claim* c = claims + FL_OP_COUNT;
   while (c->dtypes && !(c->entry == entry && (c->kind == kind || c->kind == FL_ANY))) ++c;
@@ -348,8 +285,7 @@ static fl_status reduce(const fl_launch* l, const fl_reduce_args* a) {
   const fl_tensor *in = a->inputs, *shape = a->n_outputs ? a->outputs : a->index;
   int t = a->accumulate, n = a->n_inputs;
   if (!claimed(FL_ENTRY_REDUCE, a->kind, t) || !supported(a->pre) || !supported(a->post) ||
-      !(a->pre || STORED >> in->dtype & 1) || !(a->post || STORED >> shape->dtype & 1))
-    return FL_UNSUPPORTED;
+      !(a->pre || STORED >> in->dtype & 1) || !(a->post || STORED >> shape->dtype & 1)) return FL_UNSUPPORTED;
   walk outer, inner;
   walk_start(&outer, shape, 0), walk_add(&outer, in, n), walk_add(&outer, a->outputs, a->n_outputs);
   walk_add(&outer, a->index, a->index != NULL);
@@ -449,20 +385,15 @@ static fl_status random_numbers(const fl_launch* l, const fl_random_args* a) {
 
 /* ---------------------------------------------------------------------------------------------- tables */
 static const fl_device_api device_api = {sizeof device_api, 0, count, properties, check};
-static const fl_memory_api memory_api = {sizeof memory_api, 0,    device_malloc, device_free, info,
-                                         memory_copy,       NULL, host_alloc,    host_free};
+static const fl_memory_api memory_api = {
+    sizeof memory_api, 0, device_malloc, device_free, info, memory_copy, NULL, host_alloc, host_free};
 static const fl_stream_api stream_api = {
-    sizeof stream_api, 0,          stream_create, stream_destroy, synchronize,  query,
-    wait_event,        take_fault, event_create,  event_destroy,  event_record, event_query,
-    event_synchronize, elapsed};
-static const fl_op_api op_api = {sizeof op_api, sizeof claims / sizeof *claims - 1,
-                                 claims,        copy,
-                                 fill,          pointwise,
-                                 reduce,        gemm,
-                                 gather,        scatter,
-                                 random_numbers};
-static const fl_chip chip = {sizeof chip, FL_ABI_VERSION, "template",  "1",         FL_CHIP_SERIAL_LAUNCH,
-                             0,           &device_api,    &memory_api, &stream_api, &op_api};
+    sizeof stream_api, 0, stream_create, stream_destroy, synchronize, query, wait_event, take_fault,
+    event_create, event_destroy, event_record, event_query, event_synchronize, elapsed};
+static const fl_op_api op_api = {sizeof op_api, sizeof claims / sizeof *claims - 1, claims, copy, fill,
+                                 pointwise, reduce, gemm, gather, scatter, random_numbers};
+static const fl_chip chip = {sizeof chip, FL_ABI_VERSION, "template", "1", FL_CHIP_SERIAL_LAUNCH, 0,
+                             &device_api, &memory_api, &stream_api, &op_api};
 FL_EXPORT const fl_chip* fl_chip_entry(uint32_t host_version, const fl_host* table) {
   host = table;
   return host_version >> 16 == FL_ABI_MAJOR ? &chip : (refuse(FL_INVALID, "needs a host of ABI 1"), NULL);

@@ -432,11 +432,10 @@ typedef struct fl_scatter_args {
  * [RND-2] UNIFORM with high > low never gives high: the product is clamped to
  * the largest number of out's dtype below high.
  * Mandatory: BITS32 RANGE32 RANGE64 for I64, UNIFORM32 and NORMAL32 for F32. */
-#define FL_RANDOM_MAP(X)                                                                    \
-  X(BITS32, 0, M)                                                                           \
-  X(BITS64, 1, O)                                                                           \
-  X(RANGE32, 2, M) X(RANGE64, 3, M) X(UNIFORM32, 4, M) X(UNIFORM64, 5, O) X(NORMAL32, 6, M) \
-      X(NORMAL64, 7, O)
+#define FL_RANDOM_MAP(X) \
+  X(BITS32, 0, M)        \
+  X(BITS64, 1, O)        \
+  X(RANGE32, 2, M) X(RANGE64, 3, M) X(UNIFORM32, 4, M) X(UNIFORM64, 5, O) X(NORMAL32, 6, M) X(NORMAL64, 7, O)
 enum {
 #define FL_RANDOM_ENUM(name, value, tier) FL_RANDOM_##name = (value),
   FL_RANDOM_MAP(FL_RANDOM_ENUM)

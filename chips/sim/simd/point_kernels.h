@@ -50,12 +50,13 @@ constexpr uint8_t natural_type(uint8_t memory) {
 }
 
 // Functions of the C library on whole vectors (libmvec), where it has them.
-#define SIM_MATH_UNARY(X)                                                                             \
-  X(EXP, exp)                                                                                         \
-  X(EXP2, exp2)                                                                                       \
-  X(EXPM1, expm1) X(LOG, log) X(LOG2, log2) X(LOG10, log10) X(LOG1P, log1p) X(SIN, sin) X(COS, cos)   \
-      X(TAN, tan) X(ASIN, asin) X(ACOS, acos) X(ATAN, atan) X(SINH, sinh) X(COSH, cosh) X(TANH, tanh) \
-          X(ASINH, asinh) X(ACOSH, acosh) X(ATANH, atanh) X(ERF, erf) X(ERFC, erfc)
+// clang-format off
+#define SIM_MATH_UNARY(X)                                                                        \
+  X(EXP, exp) X(EXP2, exp2) X(EXPM1, expm1) X(LOG, log) X(LOG2, log2) X(LOG10, log10)            \
+  X(LOG1P, log1p) X(SIN, sin) X(COS, cos) X(TAN, tan) X(ASIN, asin) X(ACOS, acos) X(ATAN, atan)  \
+  X(SINH, sinh) X(COSH, cosh) X(TANH, tanh) X(ASINH, asinh) X(ACOSH, acosh) X(ATANH, atanh)      \
+  X(ERF, erf) X(ERFC, erfc)
+// clang-format on
 #define SIM_MATH_BINARY(X) X(POW, pow) X(ATAN2, atan2) X(HYPOT, hypot)
 
 struct VectorMath {

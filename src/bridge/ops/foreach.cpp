@@ -257,13 +257,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 #define FL_SCALARS(name) \
   FL_BOTH(name, ".Scalar", name##_scalar) FL_BOTH(name, ".ScalarList", name##_scalarlist)
 #define FL_LISTS(name) FL_BOTH(name, ".List", name##_list) FL_SCALARS(name)
-  FL_SCALARS(add)
-  FL_SCALARS(sub) FL_LISTS(mul) FL_LISTS(div) FL_LISTS(maximum) FL_LISTS(minimum) FL_LISTS(pow)
-      FL_BOTH(mul, ".Tensor", mul_tensor) FL_BOTH(div, ".Tensor", div_tensor) FL_BOTH(sqrt, "", sqrt)
-          FL_BOTH(rsqrt, "", rsqrt) FL_BOTH(neg, "", neg) FL_BOTH(reciprocal, "", reciprocal)
-              FL_BOTH(exp, "", exp) FL_BOTH(log, "", log) FL_BOTH(sigmoid, "", sigmoid)
-                  FL_BOTH(tanh, "", tanh) FL_SCALARS(addcmul) FL_SCALARS(addcdiv)
-                      FL_BOTH(lerp, ".Scalar", lerp) m.impl("_foreach_zero_", zero_);
+  // clang-format off
+  FL_SCALARS(add) FL_SCALARS(sub) FL_LISTS(mul) FL_LISTS(div) FL_LISTS(maximum) FL_LISTS(minimum) FL_LISTS(pow)
+  FL_BOTH(mul, ".Tensor", mul_tensor) FL_BOTH(div, ".Tensor", div_tensor)
+  FL_BOTH(sqrt, "", sqrt) FL_BOTH(rsqrt, "", rsqrt) FL_BOTH(neg, "", neg) FL_BOTH(reciprocal, "", reciprocal)
+  FL_BOTH(exp, "", exp) FL_BOTH(log, "", log) FL_BOTH(sigmoid, "", sigmoid) FL_BOTH(tanh, "", tanh)
+  FL_SCALARS(addcmul) FL_SCALARS(addcdiv) FL_BOTH(lerp, ".Scalar", lerp)
+      // clang-format on
+      m.impl("_foreach_zero_", zero_);
   m.impl("_foreach_copy_", copy_);
 }
 

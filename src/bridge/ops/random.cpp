@@ -361,15 +361,21 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 }  // namespace
 
-#define FL_RANDOM_KERNELS(X)                                                                            \
-  X(uniform_stub, uniform_kernel)                                                                       \
-  X(normal_stub, normal_kernel) X(random_from_to_stub, random_from_to_kernel)                           \
-      X(random_full_64_bits_range_stub, random_full_kernel) X(random_stub, random_kernel)               \
-          X(bernoulli_scalar_stub, bernoulli_scalar_kernel)                                             \
-              X(bernoulli_tensor_stub, bernoulli_tensor_kernel) X(exponential_stub, exponential_kernel) \
-                  X(cauchy_stub, cauchy_kernel) X(log_normal_stub, log_normal_kernel)                   \
-                      X(geometric_stub, geometric_kernel)                                               \
-                          X(multinomial_with_replacement_stub, multinomial_kernel)
+// clang-format off
+#define FL_RANDOM_KERNELS(X)                            \
+  X(uniform_stub, uniform_kernel)                       \
+  X(normal_stub, normal_kernel)                         \
+  X(random_from_to_stub, random_from_to_kernel)         \
+  X(random_full_64_bits_range_stub, random_full_kernel) \
+  X(random_stub, random_kernel)                         \
+  X(bernoulli_scalar_stub, bernoulli_scalar_kernel)     \
+  X(bernoulli_tensor_stub, bernoulli_tensor_kernel)     \
+  X(exponential_stub, exponential_kernel)               \
+  X(cauchy_stub, cauchy_kernel)                         \
+  X(log_normal_stub, log_normal_kernel)                 \
+  X(geometric_stub, geometric_kernel)                   \
+  X(multinomial_with_replacement_stub, multinomial_kernel)
+// clang-format on
 // The stubs' names must be looked up in their own namespace.
 #define FL_RANDOM_POINTER(stub, kernel) constexpr auto* stub##_fl = &kernel;
 FL_RANDOM_KERNELS(FL_RANDOM_POINTER)
