@@ -3,6 +3,8 @@
 import os
 
 os.environ.setdefault("FL_SIM_DEVICES", "2")
+# Children import what this process imports, not the source tree that they may be started in.
+os.environ.setdefault("PYTHONSAFEPATH", "1")
 
 import torch  # noqa: F401
 

@@ -137,6 +137,7 @@ def import_broken(copy, flags=()):
     return subprocess.run(
         [sys.executable, *flags, "-c", code % str(copy)],
         env={**os.environ, "PYTHONPATH": str(copy.parent), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"},
+        cwd=copy.parent,
         capture_output=True,
         text=True,
         timeout=60,

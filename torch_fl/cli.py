@@ -124,7 +124,7 @@ def _run(chosen: argparse.Namespace) -> int:
             sys.path.insert(0, "")
             runpy.run_module(chosen.script, run_name="__main__", alter_sys=True)
         else:
-            sys.path[0] = os.path.dirname(os.path.abspath(chosen.script))
+            sys.path.insert(0, os.path.dirname(os.path.abspath(chosen.script)))
             runpy.run_path(chosen.script, run_name="__main__")
     finally:
         # Also when the script fails or calls sys.exit(): that is when the report is wanted most.

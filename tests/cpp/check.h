@@ -1,6 +1,7 @@
 // What the C++ tests share: checks that count, and say where and what.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -8,8 +9,9 @@
 
 namespace check {
 
-inline int failures = 0;
-inline int checks = 0;
+// Tests check from several threads.
+inline std::atomic<int> failures{0};
+inline std::atomic<int> checks{0};
 
 __attribute__((format(printf, 4, 5))) inline bool report(bool good, const char* file, int line,
                                                          const char* format, ...) {
@@ -29,7 +31,7 @@ __attribute__((format(printf, 4, 5))) inline bool report(bool good, const char* 
 
 // The last line of main: exit status 0 only when something was checked and all held.
 inline int result() {
-  std::printf("%d checks, %d failures\n", checks, failures);
+  std::printf("%d checks, %d failures\n", checks.load(), failures.load());
   return failures == 0 && checks > 0 ? 0 : 1;
 }
 

@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -11,28 +10,19 @@
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "fl/ops.h"
 
 namespace sim_test {
 
-inline std::atomic<int> failures{0};
+using check::failures;
 inline thread_local std::string last_error;
 
-#define CHECK(condition)                                                                                \
-  do {                                                                                                  \
-    if (!(condition)) {                                                                                 \
-      std::printf("%s:%d: %s  [%s]\n", __FILE__, __LINE__, #condition, ::sim_test::last_error.c_str()); \
-      ++::sim_test::failures;                                                                           \
-    }                                                                                                   \
-  } while (0)
-#define CHECK_STATUS(call, expected)                                                               \
-  do {                                                                                             \
-    fl_status got_ = (call);                                                                       \
-    if (got_ != (expected)) {                                                                      \
-      std::printf("%s:%d: %s gave %d, not %s  [%s]\n", __FILE__, __LINE__, #call, got_, #expected, \
-                  ::sim_test::last_error.c_str());                                                 \
-      ++::sim_test::failures;                                                                      \
-    }                                                                                              \
+#define CHECK_STATUS(call, expected)                                                   \
+  do {                                                                                 \
+    fl_status got_ = (call);                                                           \
+    CHECK_THAT(got_ == (expected), "%s gave %d, not %s  [%s]", #call, got_, #expected, \
+               ::sim_test::last_error.c_str());                                        \
   } while (0)
 
 inline const fl_host* test_host() {
@@ -154,8 +144,8 @@ inline size_t bytes_of(int dtype) {
 }
 
 inline int report(const char* what) {
-  std::printf("%s: %s\n", what, failures ? "FAILED" : "ok");
-  return failures != 0;
+  std::printf("%s: ", what);
+  return check::result();
 }
 
 }  // namespace sim_test
