@@ -129,9 +129,14 @@ namespace {
 // launch would cost a third of the whole call.
 thread_local constinit uint64_t next_tag = 0;
 
+// A thread that launches seldom must not use tags of long ago: their places in
+// the ring are other launches' by now.
 uint64_t take_tag() noexcept {
-  if (next_tag % kRun == 0) next_tag = last_tag.fetch_add(kRun, std::memory_order_relaxed);
-  return next_tag++;
+  uint64_t tag = next_tag;
+  if (tag % kRun == 0 || last_tag.load(std::memory_order_relaxed) - tag > kRing / 16)
+    tag = last_tag.fetch_add(kRun, std::memory_order_relaxed);
+  next_tag = tag + 1;
+  return tag;
 }
 
 }  // namespace
