@@ -33,7 +33,7 @@ constexpr Distribution kDistributions[FL_RANDOM_COUNT] = {
 };
 constexpr uint8_t kDtype[] = {FL_I64, FL_F32, FL_F64};
 
-// The largest number of the dtype below x.
+// The largest number of the floating dtype below x.
 double below(double x, uint8_t dtype) {
   if (dtype == FL_F64) return std::nextafter(x, -INFINITY);
   if (dtype == FL_F32) {
@@ -66,8 +66,9 @@ struct RandomJob {
     const Convert save = find_convert(kDtype[int(d.values)], out.dtype);
     const bool in_place =
         kDtype[int(d.values)] == out.dtype && space.ndim <= 1 && (n == 1 || space.inner_stride(0) == size);
+    const bool uniform = distribution == FL_RANDOM_UNIFORM32 || distribution == FL_RANDOM_UNIFORM64;
     const double most =
-        b.v.f > a.v.f
+        uniform && b.v.f > a.v.f
             ? below(b.v.f, d.values == Class::single && out.dtype == FL_F64 ? uint8_t(FL_F32) : out.dtype)
             : b.v.f;
     parallel((n + kPart - 1) / kPart, kGrain, [&](int64_t begin, int64_t end) {
