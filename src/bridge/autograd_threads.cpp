@@ -17,6 +17,7 @@ namespace fl::bridge {
 
 namespace {
 
+constexpr std::chrono::milliseconds kStart{500};  // for threads that are just being started
 constexpr std::chrono::seconds kLimit{10};  // a thread that hangs must not hang the exit
 
 std::atomic<bool> count_asked{false};
@@ -83,7 +84,8 @@ void settle_autograd_threads() noexcept {
     // started, once, can be made sure of.
     engine.initialize_device_threads_pool();
     const int expected = usable_device_count();
-    while (threads_up < expected && std::chrono::steady_clock::now() < limit)
+    const auto started = std::chrono::steady_clock::now() + kStart;
+    while (threads_up < expected && std::chrono::steady_clock::now() < started)
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     std::thread([&engine, done = std::move(done)]() mutable {
       try {
