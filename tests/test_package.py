@@ -87,8 +87,8 @@ def test_import_starts_nothing():
 
 
 @needs_wheel  # which has its Python files compiled
-def test_import_costs_less_than_30_ms():
-    # Processor time of the process, the best of ten: others use the machine meanwhile.
+def test_import_costs_little():
+    # A ratio within one process, so that a slow or busy machine does not decide; in milliseconds it is about 20.
     code = """
         import time
         before = time.process_time()
@@ -97,9 +97,9 @@ def test_import_costs_less_than_30_ms():
         import torch_fl
         print(middle - before, time.process_time() - middle)
     """
-    runs = [run_child(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout.split() for _ in range(10)]
-    cost = min(float(added) for _, added in runs)
-    assert cost < 0.030, f"{cost * 1e3:.1f} ms over import torch"
+    runs = [run_child(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout.split() for _ in range(5)]
+    share = min(float(added) / float(alone) for alone, added in runs)
+    assert share < 0.04, f"{100 * share:.1f} % of import torch"
 
 
 @pytest.mark.parametrize(
