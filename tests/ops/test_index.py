@@ -124,3 +124,7 @@ def test_out_of_range_raises(f, bad):
 def test_out_argument():
     check(lambda t, i, o: torch.index_select(t, 0, i, out=o), tensor(3, 4), torch.tensor([1, 1]), torch.zeros(2, 8)[:, ::2])
     check(lambda t, i, o: torch.gather(t, 0, i, out=o), tensor(3, 4), torch.tensor([[1, 1]]), torch.zeros(1, 2))
+
+
+def test_index_fill_takes_negative_positions():
+    check(lambda x, i: x.index_fill_(0, i, 2.0), torch.zeros(5), torch.tensor([-1, 1]))

@@ -14,7 +14,7 @@ constexpr int kGather = -1;
 // part = whole there (kGather), or whole (mode)= part.  A 0-d part is one value
 // for the sizes given.
 bool select(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Tensor& index,
-            const Tensor& part_in, IntArrayRef sizes) {
+            const Tensor& part_in, IntArrayRef sizes, uint32_t flags = 0) {
   Tensor whole = whole_in.dim() ? whole_in : whole_in.unsqueeze(0);
   Space space(sizes);
   if (!space.ok()) return false;
@@ -31,8 +31,8 @@ bool select(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Ten
   space.add(i.data, i.dtype, along.data());
   space.finish();
   return mode == kGather
-             ? gather_space(call, space, &axis.size, &axis.stride, 0)
-             : scatter_space(call, static_cast<uint16_t>(mode), space, &axis.size, &axis.stride, 0);
+             ? gather_space(call, space, &axis.size, &axis.stride, flags)
+             : scatter_space(call, static_cast<uint16_t>(mode), space, &axis.size, &axis.stride, flags);
 }
 
 Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : t.unsqueeze(0); }
@@ -118,7 +118,8 @@ Tensor& index_fill_tensor(Tensor& self, int64_t dim, const Tensor& index, const 
   sizes[dim] = index.numel();
   Call call(op, self);
   Tensor one = value.to(self.options());
-  if (select(call, FL_SCATTER_SET, self, dim, index, one, sizes)) return self;
+  // Alone of its kind, it takes negative positions.
+  if (select(call, FL_SCATTER_SET, self, dim, index, one, sizes, FL_INDEX_WRAP)) return self;
   return fallback<ATEN_OP2(index_fill_, int_Tensor)>(self, dim, index, value);
 }
 
