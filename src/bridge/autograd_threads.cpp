@@ -18,7 +18,7 @@ namespace fl::bridge {
 namespace {
 
 constexpr std::chrono::milliseconds kStart{500};  // for threads that are just being started
-constexpr std::chrono::seconds kLimit{10};  // a thread that hangs must not hang the exit
+constexpr std::chrono::seconds kLimit{10};        // a thread that hangs must not hang the exit
 
 std::atomic<bool> count_asked{false};
 std::atomic<int> threads_up{0};
