@@ -41,6 +41,7 @@ def test_the_wheel_has_all_it_needs():
         "torch_fl/lib/onednn-THIRD-PARTY-PROGRAMS.txt",
         "torch_fl/include/fl/chip.h",
         "torch_fl/include/fl/ops.h",
+        "torch_fl/include/fl/program.h",
         "torch_fl/py.typed",
     ):
         assert name in names

@@ -40,7 +40,7 @@ _SAME_NAME = """
     host_memory_stats_as_nested_dict reset_peak_host_memory_stats reset_accumulated_host_memory_stats
     get_rng_state set_rng_state get_rng_state_all set_rng_state_all _set_rng_state_offset
     _get_rng_state_offset manual_seed manual_seed_all seed seed_all initial_seed default_generators
-    _get_generator _initialized
+    _get_generator _initialized op_report reset_op_report
 """.split()
 
 

@@ -1,7 +1,7 @@
 /*
  * fl/chip.h — the torch-fl chip ABI, version 1: devices, memory, streams.
  *
- * This header and fl/ops.h are all that a chip author reads.  A chip is one
+ * This header, fl/program.h and fl/ops.h are all that a chip author reads.  A chip is one
  * shared library with one exported symbol, fl_chip_entry().  The library
  * contains no PyTorch and imports nothing from the host: what it needs from
  * the host arrives in the host table (fl_host).

@@ -73,8 +73,7 @@ const void* entry_of(const fl_op_api& op, unsigned entry) {
   memcpy(&p, reinterpret_cast<const char*>(&op) + offsetof(fl_op_api, copy) + entry * sizeof p, sizeof p);
   return p;
 }
-static_assert(offsetof(fl_op_api, multi_tensor) ==
-              offsetof(fl_op_api, copy) + FL_ENTRY_MULTI_TENSOR * sizeof(void*));
+static_assert(offsetof(fl_op_api, fft) == offsetof(fl_op_api, copy) + FL_ENTRY_FFT * sizeof(void*));
 
 uint32_t claimed(const Chip& chip, unsigned entry, unsigned kind) {
   const auto& rows = chip.claimed[entry];

@@ -181,7 +181,27 @@ AT(fl_multi_tensor_args, outputs, 16); AT(fl_multi_tensor_args, scalars, 24);
 AT(fl_multi_tensor_args, item_scalars, 32); AT(fl_multi_tensor_args, n_items, 40);
 AT(fl_multi_tensor_args, n_item_scalars, 44);
 
-SIZE(fl_op_api, 176);
+SIZE(fl_scan_args, 80);
+AT(fl_scan_args, in, 0); AT(fl_scan_args, out, 32); AT(fl_scan_args, index, 64); AT(fl_scan_args, axis, 72);
+AT(fl_scan_args, kind, 76);
+
+SIZE(fl_sort_args, 56);
+AT(fl_sort_args, in, 0); AT(fl_sort_args, out, 32); AT(fl_sort_args, index, 40); AT(fl_sort_args, axis, 48);
+AT(fl_sort_args, descending, 52);
+
+SIZE(fl_compact_args, 96);
+AT(fl_compact_args, mask, 0); AT(fl_compact_args, index, 32); AT(fl_compact_args, count, 64);
+
+SIZE(fl_spmm_args, 144);
+AT(fl_spmm_args, row_begin, 0); AT(fl_spmm_args, dense, 32); AT(fl_spmm_args, out, 64);
+AT(fl_spmm_args, columns, 96); AT(fl_spmm_args, values, 104); AT(fl_spmm_args, winner, 112);
+AT(fl_spmm_args, empty, 120); AT(fl_spmm_args, mode, 136); AT(fl_spmm_args, reserved, 140);
+
+SIZE(fl_fft_args, 80);
+AT(fl_fft_args, in, 0); AT(fl_fft_args, out, 32); AT(fl_fft_args, scale, 64); AT(fl_fft_args, axis, 72);
+AT(fl_fft_args, inverse, 76);
+
+SIZE(fl_op_api, 216);
 AT(fl_op_api, size, 0); AT(fl_op_api, n_claims, 4); AT(fl_op_api, claims, 8); AT(fl_op_api, copy, 16);
 AT(fl_op_api, fill, 24); AT(fl_op_api, pointwise, 32); AT(fl_op_api, reduce, 40); AT(fl_op_api, gemm, 48);
 AT(fl_op_api, gather, 56); AT(fl_op_api, scatter, 64); AT(fl_op_api, random, 72);
@@ -189,6 +209,8 @@ AT(fl_op_api, softmax, 80); AT(fl_op_api, softmax_backward, 88); AT(fl_op_api, n
 AT(fl_op_api, norm_backward, 104); AT(fl_op_api, batch_norm, 112); AT(fl_op_api, batch_norm_backward, 120);
 AT(fl_op_api, conv, 128); AT(fl_op_api, pool, 136); AT(fl_op_api, pool_backward, 144);
 AT(fl_op_api, attention, 152); AT(fl_op_api, attention_backward, 160); AT(fl_op_api, multi_tensor, 168);
+AT(fl_op_api, scan, 176); AT(fl_op_api, sort, 184); AT(fl_op_api, compact, 192); AT(fl_op_api, spmm, 200);
+AT(fl_op_api, fft, 208);
 
 // Numbers that chips are compiled with.
 VALUE(FL_OUT_OF_MEMORY, 3);
@@ -197,10 +219,14 @@ VALUE(FL_BOOL, 1);
 VALUE(FL_F32, 12);
 VALUE(FL_F8_E5M2FNUZ, 20);
 VALUE(FL_ENTRY_MULTI_TENSOR, 19);
+VALUE(FL_ENTRY_FFT, 24);
+VALUE(FL_SCAN_LOGSUMEXP, 4);
+VALUE(FL_SPMM_PROD, 4);
 VALUE(FL_OP_STORE, 1);
 VALUE(FL_OP_EQ, 19);
 VALUE(FL_OP_SIGMOID, 64);
 VALUE(FL_OP_CONST, 89);
+VALUE(FL_OP_IGAMMAC, 91);
 VALUE(FL_REDUCE_MOMENTS, 6);
 VALUE(FL_SCATTER_MAX, 4);
 VALUE(FL_RANDOM_NORMAL64, 7);

@@ -37,5 +37,10 @@ extern const unsigned SIZES[];
                               sizeof(fl_attention_args),
                               sizeof(fl_attention_backward_args),
                               sizeof(fl_multi_tensor_args),
+                              sizeof(fl_scan_args),
+                              sizeof(fl_sort_args),
+                              sizeof(fl_compact_args),
+                              sizeof(fl_spmm_args),
+                              sizeof(fl_fft_args),
                               sizeof(fl_op_api),
                               0};
