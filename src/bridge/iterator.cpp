@@ -44,6 +44,13 @@ uint64_t make_key(const at::TensorIteratorBase& iter, unsigned number_mask, Scal
   return key << 8 | number_mask;
 }
 
+// Does an operand lose digits on its way to the common half dtype?  Registers hold F32, so that
+// LOAD alone would keep them: 2049 as F16 is 2048, and compares as that.
+bool is_rounded(ScalarType from, ScalarType common) {
+  return at::isReducedFloatingType(common) && from != common && from != at::kBool && from != at::kChar &&
+         from != at::kByte;
+}
+
 ScalarType common_type(const IteratorOp& op, const at::TensorIteratorBase& iter) {
   if (op.by_output) return iter.dtype(0);
   if (auto common = iter.maybe_common_dtype()) return *common;
@@ -65,9 +72,13 @@ const fl_program* make_program(IteratorOp& op, const at::TensorIteratorBase& ite
   Value in[FL_MAX_INPUTS + FL_MAX_SCALARS];
   int inputs = 0, scalars = 0;
   for (int i = 0; i < iter.ninputs(); ++i) {
-    uint8_t memory = to_dtype(iter.input_dtype(i));
+    ScalarType dtype = iter.input_dtype(i);
+    uint8_t memory = to_dtype(is_rounded(dtype, common) ? common : dtype);
     if (memory == FL_NONE || register_type(memory) == FL_NONE) return nullptr;
     in[i] = number_mask >> i & 1 ? b.scalar(scalars++, type) : b.load(inputs++, memory, type);
+    // A 0-d int16 beside a uint8 tensor is a uint8: -8 is 248.
+    if (c10::isIntegralType(common, false) && dtype != common && !(number_mask >> i & 1))
+      in[i] = b.narrow(in[i], to_dtype(common));
   }
   for (int k = 0; k < n_scalars; ++k) in[iter.ninputs() + k] = b.scalar(scalars++, type);
   Value result = op.build(b, in, type, common);  // throws Error for types that the formula does not take
@@ -151,6 +162,23 @@ bool IteratorViews::fill(const at::TensorIteratorBase& iter) {
 
 namespace {
 
+// The operand in the common dtype, as large as it is before broadcasting; `view` then shows that.
+Tensor rounded(Op& op, const at::TensorIteratorBase& iter, int operand, ScalarType common, fl_tensor& view,
+               int64_t* strides) {
+  const Tensor& t = iter.tensor(operand);
+  at::DimVector sizes(view.ndim), from(view.strides, view.strides + view.ndim);
+  for (int d = 0; d < view.ndim; ++d) sizes[d] = from[d] ? view.sizes[d] : 1;
+  Tensor copy = empty_on(t.device(), sizes, {}, common);
+  auto* start = static_cast<char*>(t.storage().mutable_data());
+  int64_t offset = (static_cast<char*>(view.data) - start) / static_cast<int64_t>(t.element_size());
+  copy_on_device(op, copy, t.as_strided(sizes, from, offset));
+  for (int d = 0; d < view.ndim; ++d) strides[d] = from[d] ? copy.stride(d) : 0;
+  view.data = copy.mutable_data_ptr();
+  view.strides = strides;
+  view.dtype = to_dtype(common);
+  return copy;
+}
+
 bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars,
                             int n_scalars) {
   if (iter.numel() == 0) return true;
@@ -195,10 +223,16 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
   uint8_t type = to_register(common);
   fl_tensor inputs[FL_MAX_INPUTS];
   int n_inputs = 0;
+  Tensor copies[FL_MAX_INPUTS];  // until the launch is queued: the allocator reuses in the stream's order
   for (int i = 0; i < iter.ninputs(); ++i) {
     int operand = iter.noutputs() + i;
-    if (number_mask >> i & 1) numbers[n++] = number_of(iter, operand, common, type);
-    else inputs[n_inputs++] = views.tensors[operand];
+    if (number_mask >> i & 1) {
+      numbers[n++] = number_of(iter, operand, common, type);
+      continue;
+    }
+    if (C10_UNLIKELY(is_rounded(iter.dtype(operand), common)))
+      copies[i] = rounded(op.op, iter, operand, common, views.tensors[operand], views.strides[operand]);
+    inputs[n_inputs++] = views.tensors[operand];
   }
   for (int k = 0; k < n_scalars; ++k) {
     numbers[n] = to_scalar(scalars[k], type);

@@ -241,6 +241,9 @@ struct AllocatingIterator final : at::TensorIteratorBase {
   Tensor out;
   void set_output_raw_strided(int64_t index, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
     out = empty_on(options.device(), sizes, strides, c10::typeMetaToScalarType(options.dtype()));
+    // Operands that are all channels-last: the layout comes as a memory format, without strides.
+    if (auto format = options.memory_format_opt(); format && strides.empty())
+      out.unsafeGetTensorImpl()->empty_tensor_restride(*format);
     at::TensorIteratorBase::set_output_raw_strided(index, sizes, strides, options);
   }
   void set_output_strided(int64_t index, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {

@@ -40,7 +40,9 @@ def wide(dtype):
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.uint8, torch.bool, *COMPLEX], ids=str)
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(name, dtype):
-    low, high = (0.05, 0.95) if name in ("acos", "asin", "atanh", "erfinv", "logit", "special.ndtri") else (-3.0, 3.0)
+    low, high = (
+        (0.05, 0.95) if name in ("acos", "asin", "atanh", "erfinv", "logit", "special.ndtri") else (-3.0, 3.0)
+    )
     low = 1.0 if name in ("acosh", "lgamma", "digamma") else low
     x = make((7, 5), dtype, low=low, high=high)
     check(named(name), x, tolerance=wide(dtype))
@@ -78,7 +80,12 @@ def test_binary(name, dtypes):
         b = make((6, 7), dtypes[1], 2, low=1.0, high=4.0)
     if name in ("pow", "float_power"):
         a, b = make((6, 7), dtypes[0], 1, low=0.5), make((6, 7), dtypes[1], 2, low=0.0)
-    check(named(name), a, b, tolerance=wide(torch.result_type(a, b)) if torch.result_type(a, b).is_floating_point else None)
+    check(
+        named(name),
+        a,
+        b,
+        tolerance=wide(torch.result_type(a, b)) if torch.result_type(a, b).is_floating_point else None,
+    )
 
 
 @pytest.mark.parametrize("name", ["add", "mul", "lt", "maximum", "pow", "atan2"])
@@ -87,11 +94,17 @@ def test_binary_broadcast_and_layouts(name):
         [((4, 5), (5,)), ((4, 1), (1, 5)), ((), (3,)), ((2, 0), (1, 1)), ((3, 1, 4), (2, 4))],
         itertools.product(LAYOUTS, repeat=2),
     ):
-        check(named(name), LAYOUTS[la](make(s, torch.float32, 1, low=0.1)), LAYOUTS[lb](make(t, torch.float32, 2)))
+        check(
+            named(name),
+            LAYOUTS[la](make(s, torch.float32, 1, low=0.1)),
+            LAYOUTS[lb](make(t, torch.float32, 2)),
+        )
 
 
 @pytest.mark.parametrize("number", [2, 2.5, True, -1, 0.1, 1 << 40])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool], ids=str
+)
 def test_numbers(dtype, number):
     x = make((9,), dtype)
     for f in (lambda x: x + number, lambda x: number - x, lambda x: x * number, lambda x: x < number,
@@ -134,7 +147,9 @@ def test_activation_and_gradient(name, dtype):
     check(both, make((31,), dtype, low=-5.0, high=5.0), tolerance=tolerance)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64], ids=str
+)
 def test_three_operands(dtype):
     x, y, z = (make((4, 5), dtype, s, low=1.0) for s in (1, 2, 3))
     value = 2 if not dtype.is_floating_point and not dtype.is_complex else 0.5
@@ -159,7 +174,9 @@ def test_where_mixes_numbers_dtypes_and_masks():
 
 def test_int64_is_exact():
     x = torch.tensor([2**53 + 1, -(2**62), 2**63 - 1, 7, -7])
-    check(lambda x: (x + 1, x * 3, x // 2, x % 10, x == 2**53, torch.maximum(x, x - 1), x >> 3, -x, x.abs()), x)
+    check(
+        lambda x: (x + 1, x * 3, x // 2, x % 10, x == 2**53, torch.maximum(x, x - 1), x >> 3, -x, x.abs()), x
+    )
 
 
 def test_division_by_zero_in_integers_raises_and_goes_on():
@@ -169,14 +186,21 @@ def test_division_by_zero_in_integers_raises_and_goes_on():
     assert (x + 1).tolist() == [2, 3, 4]
 
 
-@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy_with_logits])
+@pytest.mark.parametrize(
+    "loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy_with_logits]
+)
 def test_losses_and_gradients(loss):
     def both(x, y):
         x = x.detach().requires_grad_()
         value = loss(x, y)
         return value, torch.autograd.grad(value, x)[0]
 
-    check(both, make((8, 3), torch.float32, 1), make((8, 3), torch.float32, 2, low=0.0, high=1.0), tolerance=1e-5)
+    check(
+        both,
+        make((8, 3), torch.float32, 1),
+        make((8, 3), torch.float32, 2, low=0.0, high=1.0),
+        tolerance=1e-5,
+    )
 
 
 def test_many_dimensions_and_many_elements():
@@ -202,7 +226,9 @@ def test_conjugate_and_negative_views():
     assert_same(there.conj().imag, z.conj().imag.resolve_neg())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64], ids=str
+)
 def test_masked_fill(dtype):
     x, mask = make((4, 5), dtype), make((4, 5), torch.bool, 3)
     value = 1 if dtype != torch.float32 else float("-inf")
@@ -215,4 +241,46 @@ def test_masked_fill(dtype):
 
 def test_equal():
     x = make((4, 5), torch.float32)
-    check(lambda x: (torch.equal(x, x.clone()), torch.equal(x, x + 1), torch.equal(x, x[:2]), torch.equal(x[:0], x[:0])), x)
+    check(
+        lambda x: (
+            torch.equal(x, x.clone()),
+            torch.equal(x, x + 1),
+            torch.equal(x, x[:2]),
+            torch.equal(x[:0], x[:0]),
+        ),
+        x,
+    )
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "maximum", "lt"])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[1::3] + [(0, 3, 1, 2)], ids=str)
+def test_results_keep_the_order_of_dense_operands(name, order):
+    # All operands in one memory format: TensorIterator then names the format instead of strides.
+    a, b = (make((4, 5, 6, 3), torch.float32, seed=s).permute(order) for s in (1, 2))
+    ours = getattr(torch, name)(to_device(a), to_device(b))
+    theirs = getattr(torch, name)(a, b)
+    assert_same(ours, theirs)
+    assert ours.stride() == theirs.stride()
+
+
+@pytest.mark.parametrize(
+    "common", [torch.uint8, torch.int8, torch.int16, torch.float16, torch.bfloat16], ids=str
+)
+def test_a_scalar_tensor_takes_the_common_dtype_before_the_operation(common):
+    # -8 beside uint8 is 248, and 2049 beside float16 is 2048, although registers are wider.
+    x = torch.tensor([0, 3, 100, 120], dtype=torch.int64).to(common)
+    scalars = [torch.tensor(v) for v in (-8, 300, 2049, 70001)]
+    if common.is_floating_point:
+        scalars += [torch.tensor(v) for v in (0.1, 1 + 2**-9, 1e-9)]
+        x = torch.cat([x, torch.tensor([0.1, 1 + 2**-9, 0], dtype=common)])
+    for scalar in scalars:
+        for name in ("minimum", "maximum", "eq", "lt", "ge", "fmax"):
+            check(getattr(torch, name), x, scalar)
+        check(torch.where, x > 3, x, scalar)
+
+
+def test_integers_beside_halves_are_rounded_to_them():
+    integers = torch.tensor([2047, 2048, 2049, 2051, 4099, -2049])
+    halves = integers.to(torch.float16)
+    assert torch.eq(integers.to("fl"), halves.to("fl")).all()
+    check(torch.eq, integers.view(2, 3).t(), halves.view(2, 3).t())

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from family import check, layouts, no_fallback, tensor, to_device
@@ -121,6 +123,17 @@ def test_variance_does_not_cancel():
 
 
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize(
+    "values", [[1, math.inf, 2], [math.inf] * 3, [1] * 20 + [-math.inf], [math.nan, 1, 2]], ids=str
+)
+def test_variance_of_what_is_not_finite(values):
+    x = torch.tensor(values, dtype=torch.float32)
+    for layout in (x, x.view(-1, 1).expand(-1, 33).contiguous(), x.repeat(3, 1)):
+        check(torch.var, layout)
+        check(lambda x: torch.var_mean(x, dim=0)[0], layout)
+        check(torch.std, layout, dim=-1)
+
+
 def test_variance_without_freedom():
     check(torch.var, tensor(1))
     check(torch.std, tensor(3, 1), dim=1)
@@ -141,10 +154,14 @@ def test_out_and_strides():
     check(lambda t, o: torch.sum(t, 1, out=o), x, torch.zeros(8)[::2])
     check(lambda t, o: torch.mean(t, 0, keepdim=True, out=o), x, torch.zeros(1, 5))
     check(lambda t, o: torch.amax(t, 0, out=o), x, torch.zeros(5))
-    check(lambda t, v, i: torch.max(t, 1, out=(v, i)), x, torch.zeros(4), torch.zeros(8, dtype=torch.int64)[::2])
+    check(
+        lambda t, v, i: torch.max(t, 1, out=(v, i)), x, torch.zeros(4), torch.zeros(8, dtype=torch.int64)[::2]
+    )
 
 
-@pytest.mark.parametrize("f", [torch.sum, torch.mean, torch.prod, torch.amax, torch.logsumexp, torch.var, torch.std])
+@pytest.mark.parametrize(
+    "f", [torch.sum, torch.mean, torch.prod, torch.amax, torch.logsumexp, torch.var, torch.std]
+)
 def test_gradients(f):
     check(lambda t: f(t, dim=1), tensor(3, 4, 5).requires_grad_(), grad=True)
 

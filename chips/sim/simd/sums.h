@@ -68,14 +68,15 @@ SIM_INLINE double squared_differences(const T* p, int64_t n, double mean) {
   return corrected < 0 ? 0 : corrected;
 }
 
-// Mean and squared differences of two groups together (Chan, Golub and LeVeque).
+// Mean and squared differences of two groups together (Chan, Golub and LeVeque).  The difference from
+// the new mean, not δ² alone: an infinite value then gives NaN, as subtracting the mean from it would.
 SIM_INLINE void merge_moments(double& mean, double& m2, double count, double mean2, double m22,
                               double count2) {
   double total = count + count2;
   if (total == 0) return;
   double delta = mean2 - mean;
   mean = count == 0 ? mean2 : mean + delta * (count2 / total);
-  m2 = count == 0 ? m22 : m2 + m22 + delta * delta * (count * count2 / total);
+  m2 = count == 0 ? m22 : m2 + m22 + delta * (mean2 - mean) * count2;
 }
 
 // n_rows (at most 8) rows into the moments of n columns, which hold `count` rows.
@@ -83,7 +84,7 @@ SIM_INLINE void merge_moments(double& mean, double& m2, double count, double mea
 template <class T>
 SIM_INLINE void moment_rows(const T* const* rows, int n_rows, int64_t n, int64_t count,
                             double* __restrict mean, double* __restrict m2) {
-  const double total = double(count + n_rows), w1 = n_rows / total, w2 = double(count) * n_rows / total;
+  const double w1 = n_rows / double(count + n_rows);
   if (n_rows == 8) {
     const T* __restrict r0 = rows[0], * __restrict r1 = rows[1], * __restrict r2 = rows[2], * __restrict r3 = rows[3];
     const T* __restrict r4 = rows[4], * __restrict r5 = rows[5], * __restrict r6 = rows[6], * __restrict r7 = rows[7];
@@ -95,20 +96,20 @@ SIM_INLINE void moment_rows(const T* const* rows, int n_rows, int64_t n, int64_t
       T m = ((d1 + d2) + (d3 + d4) + ((d5 + d6) + d7)) * T(0.125);
       d1 -= m, d2 -= m, d3 -= m, d4 -= m, d5 -= m, d6 -= m, d7 -= m;
       T q = ((m * m + d1 * d1) + (d2 * d2 + d3 * d3)) + ((d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7));
-      double delta = (double(k) + double(m)) - mean[j];
+      double middle = double(k) + double(m), delta = middle - mean[j];
       mean[j] += delta * w1;
-      m2[j] += double(q) + delta * delta * w2;
+      m2[j] += double(q) + delta * (middle - mean[j]) * 8;
     }
     return;
   }
   for (int k = 0; k < n_rows; ++k) {
     const T* __restrict r = rows[k];
-    const double t = double(count + k + 1), v1 = 1 / t, v2 = double(count + k) / t;
+    const double v1 = 1 / double(count + k + 1);
 #pragma GCC ivdep
     for (int64_t j = 0; j < n; ++j) {
       double delta = double(r[j]) - mean[j];
       mean[j] += delta * v1;
-      m2[j] += delta * delta * v2;
+      m2[j] += delta * (double(r[j]) - mean[j]);
     }
   }
 }
