@@ -69,7 +69,10 @@ def test_the_documentation_has_the_table():
     for row in _native.settings():
         default = f"`{row['default']}`" if row["default"] else ""
         allowed = row["allowed"].replace("|", "\\|")
-        assert f"| `{row['name']}` | `{row['environment']}` | {default} | {allowed} | {row['sentence']} |" in text
+        assert (
+            f"| `{row['name']}` | `{row['environment']}` | {default} | {allowed} | {row['sentence']} |"
+            in text
+        )
 
 
 def test_environment():

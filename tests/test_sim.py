@@ -131,7 +131,9 @@ def test_memory_limit_gives_out_of_memory_with_the_numbers_and_goes_on():
 def test_bad_orders_are_refused_by_name():
     with pytest.raises(ValueError, match="nonsense"), torch.fl.sim.faults("nonsense:1"):
         pass
-    done = run_child("import torch; torch.ones(1, device='fl:0')", check=False, FL_SIM_FAULTS="kernel=nothing:1")
+    done = run_child(
+        "import torch; torch.ones(1, device='fl:0')", check=False, FL_SIM_FAULTS="kernel=nothing:1"
+    )
     assert done.returncode != 0 and "nothing" in done.stderr
 
 

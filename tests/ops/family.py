@@ -37,7 +37,9 @@ def assert_same(actual, expected, rtol=None, atol=None, what="result"):
         if not isinstance(e, torch.Tensor):
             assert a == e, what
             continue
-        assert a.dtype == e.dtype and a.shape == e.shape, f"{what}: {a.dtype}{list(a.shape)}, not {e.dtype}{list(e.shape)}"
+        assert a.dtype == e.dtype and a.shape == e.shape, (
+            f"{what}: {a.dtype}{list(a.shape)}, not {e.dtype}{list(e.shape)}"
+        )
         r, t = TOLERANCE.get(e.dtype, (0, 0))
         torch.testing.assert_close(
             a.detach().cpu(), e.detach(), rtol=r if rtol is None else rtol, atol=t if atol is None else atol,
@@ -55,7 +57,9 @@ def gradients(result, inputs):
 
 def check(fn, *args, device=DEVICE, grad=False, rtol=None, atol=None, strides=False, **kwargs):
     """fn(*args) on both: results, arguments afterwards and gradients must agree.  Returns the device's result."""
-    here, there = (tree_map(lambda t: moved(t, d) if isinstance(t, torch.Tensor) else t, args) for d in ("cpu", device))
+    here, there = (
+        tree_map(lambda t: moved(t, d) if isinstance(t, torch.Tensor) else t, args) for d in ("cpu", device)
+    )
     expected, actual = fn(*here, **kwargs), fn(*there, **kwargs)
     assert_same(actual, expected, rtol, atol)
     for a, e in zip(tree_flatten(actual)[0], tree_flatten(expected)[0], strict=True):
@@ -74,7 +78,11 @@ def no_fallback(*allowed: str):
     before = {name: row["fallback"] for name, row in torch.fl.op_report().items()}
     yield
     after = {name: row["fallback"] for name, row in torch.fl.op_report().items()}
-    fell = {name: n - before.get(name, 0) for name, n in after.items() if n > before.get(name, 0) and name not in allowed}
+    fell = {
+        name: n - before.get(name, 0)
+        for name, n in after.items()
+        if n > before.get(name, 0) and name not in allowed
+    }
     assert not fell, f"ran on the CPU: {fell}"
 
 

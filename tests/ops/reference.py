@@ -32,9 +32,13 @@ def make(shape, dtype: torch.dtype, seed: int = 0, low: float = -3.0, high: floa
 # Each makes, from a dense tensor, one of the same shape and values in another layout.
 LAYOUTS = {
     "contiguous": lambda t: t.contiguous(),
-    "transposed": lambda t: t.transpose(0, -1).contiguous().transpose(0, -1) if t.dim() > 1 else t.contiguous(),
+    "transposed": lambda t: (
+        t.transpose(0, -1).contiguous().transpose(0, -1) if t.dim() > 1 else t.contiguous()
+    ),
     "gaps": lambda t: torch.stack([t, t], -1)[..., 0],
-    "offset": lambda t: torch.cat([t.flatten()[:1].expand(3), t.flatten()])[3:].view(t.shape) if t.numel() else t,
+    "offset": lambda t: (
+        torch.cat([t.flatten()[:1].expand(3), t.flatten()])[3:].view(t.shape) if t.numel() else t
+    ),
 }
 
 

@@ -8,8 +8,14 @@ LOOSE = {torch.float16: 1e-2, torch.bfloat16: 6e-2, torch.float32: 1e-4, torch.f
 
 def qkv(b=2, h=4, l=7, s=7, e=8, hk=None, dtype=torch.float32, ev=None):  # noqa: E741, the paper names it L
     hk = hk or h
-    return [t.requires_grad_() for t in (tensor(b, h, l, e, dtype=dtype), tensor(b, hk, s, e, dtype=dtype, seed=1),
-                                         tensor(b, hk, s, ev or e, dtype=dtype, seed=2))]
+    return [
+        t.requires_grad_()
+        for t in (
+            tensor(b, h, l, e, dtype=dtype),
+            tensor(b, hk, s, e, dtype=dtype, seed=1),
+            tensor(b, hk, s, ev or e, dtype=dtype, seed=2),
+        )
+    ]
 
 
 def run(*args, **kwargs):
@@ -41,18 +47,42 @@ def test_masks(shape):
     boolean[..., 0] = True
     run(*qkv(), attn_mask=None)
     for mask in (bias, boolean):
-        check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m), *qkv(), mask, grad=True, rtol=1e-4, atol=1e-4)
+        check(
+            lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m),
+            *qkv(),
+            mask,
+            grad=True,
+            rtol=1e-4,
+            atol=1e-4,
+        )
 
 
 def test_grouped_queries():
-    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), *qkv(h=6, hk=2), grad=True, rtol=1e-4, atol=1e-4)
-    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True, is_causal=True), *qkv(h=4, hk=1), grad=True,
-          rtol=1e-4, atol=1e-4)
+    check(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        *qkv(h=6, hk=2),
+        grad=True,
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    check(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True, is_causal=True),
+        *qkv(h=4, hk=1),
+        grad=True,
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 def test_gradient_of_the_mask_goes_through_math():
-    check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m), *qkv(), tensor(7, 7).requires_grad_(), grad=True,
-          rtol=1e-4, atol=1e-4)
+    check(
+        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m),
+        *qkv(),
+        tensor(7, 7).requires_grad_(),
+        grad=True,
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 def test_strided_heads():
@@ -79,5 +109,9 @@ def test_multihead_module():
     there = torch.nn.MultiheadAttention(16, 4, batch_first=True).to("fl")
     there.load_state_dict(here.state_dict())
     x = tensor(2, 5, 16)
-    torch.testing.assert_close(there(*[to_device(x)] * 3, need_weights=False)[0].cpu(), here(x, x, x, need_weights=False)[0],
-                               rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        there(*[to_device(x)] * 3, need_weights=False)[0].cpu(),
+        here(x, x, x, need_weights=False)[0],
+        rtol=1e-4,
+        atol=1e-4,
+    )

@@ -6,7 +6,19 @@ import torch.nn.functional as F
 from family import check, no_fallback, tensor, to_device
 
 
-def run(rank, batch, channels, out, size, kernel, transposed=False, dtype=torch.float32, format=None, bias=True, **kwargs):
+def run(
+    rank,
+    batch,
+    channels,
+    out,
+    size,
+    kernel,
+    transposed=False,
+    dtype=torch.float32,
+    format=None,
+    bias=True,
+    **kwargs,
+):
     groups = kwargs.get("groups", 1)
     x = tensor(batch, channels, *[size] * rank, dtype=dtype)
     shape = (channels, out // groups) if transposed else (out, channels // groups)
@@ -77,14 +89,24 @@ def test_double_backward():
         (g,) = torch.autograd.grad(y.pow(2).sum(), x, create_graph=True)
         return torch.autograd.grad(g.pow(2).sum(), (x, w))
 
-    check(f, tensor(1, 2, 5, 5).requires_grad_(), (tensor(3, 2, 3, 3) / 9).requires_grad_(), rtol=1e-3, atol=1e-2)
+    check(
+        f,
+        tensor(1, 2, 5, 5).requires_grad_(),
+        (tensor(3, 2, 3, 3) / 9).requires_grad_(),
+        rtol=1e-3,
+        atol=1e-2,
+    )
 
 
 @pytest.mark.parametrize("mask", list(itertools.product([True, False], repeat=3)))
 def test_output_mask(mask):
     def f(g, x, w):
-        grads = torch.ops.aten.convolution_backward(g, x, w, [3], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, mask)
-        return [t for t, wanted in zip(grads, mask, strict=True) if wanted]  # the CPU gives more than was asked for
+        grads = torch.ops.aten.convolution_backward(
+            g, x, w, [3], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, mask
+        )
+        return [
+            t for t, wanted in zip(grads, mask, strict=True) if wanted
+        ]  # the CPU gives more than was asked for
 
     check(f, tensor(2, 3, 5, 5), tensor(2, 4, 7, 7), tensor(3, 4, 3, 3), atol=1e-4)
 

@@ -70,12 +70,22 @@ def test_lazy_bits():
 
 
 def test_values_that_do_not_fit_are_refused():
-    for dtype, value in ((torch.uint8, 300), (torch.int8, -200), (torch.int32, 1 << 40), (torch.float16, 1e6)):
+    for dtype, value in (
+        (torch.uint8, 300),
+        (torch.int8, -200),
+        (torch.int32, 1 << 40),
+        (torch.float16, 1e6),
+    ):
         check(lambda x, v=value: x.fill_(v), torch.zeros(3, dtype=dtype))
 
 
 def test_scalars_come_back_exactly():
-    for dtype, value in ((torch.int64, 2**63 - 1), (torch.float64, 0.1), (torch.bool, True), (torch.complex64, 1 + 2j)):
+    for dtype, value in (
+        (torch.int64, 2**63 - 1),
+        (torch.float64, 0.1),
+        (torch.bool, True),
+        (torch.complex64, 1 + 2j),
+    ):
         assert torch.tensor([value], dtype=dtype).to("fl:0").item() == value
     with pytest.raises(RuntimeError, match="cannot be converted to Scalar"):
         torch.ones(2, device="fl:0").item()

@@ -10,7 +10,12 @@ def test_embedding(dtype, shape):
     index = torch.randint(0, 10, shape, generator=torch.Generator().manual_seed(1))
     with no_fallback():
         for kwargs in ({}, {"padding_idx": 3}, {"scale_grad_by_freq": True}):
-            check(lambda w, i: F.embedding(i, w, **kwargs), tensor(10, 4, dtype=dtype).requires_grad_(), index, grad=True)
+            check(
+                lambda w, i: F.embedding(i, w, **kwargs),
+                tensor(10, 4, dtype=dtype).requires_grad_(),
+                index,
+                grad=True,
+            )
 
 
 def test_layouts():
@@ -18,7 +23,12 @@ def test_layouts():
     check(lambda w, i: F.embedding(i, w), tensor(4, 10).t().requires_grad_(), index, grad=True)
     check(lambda w, i: F.embedding(i.t(), w), tensor(10, 4).requires_grad_(), index, grad=True)
     check(lambda w, i: F.embedding(i.int(), w), tensor(10, 4).requires_grad_(), index, grad=True)
-    check(lambda w, i: F.embedding(i, w).transpose(0, 1).sum(0), tensor(10, 4).requires_grad_(), index, grad=True)
+    check(
+        lambda w, i: F.embedding(i, w).transpose(0, 1).sum(0),
+        tensor(10, 4).requires_grad_(),
+        index,
+        grad=True,
+    )
 
 
 def test_frequent_rows_add_up_in_float32():

@@ -1,4 +1,3 @@
-
 import pytest
 import torch
 from family import assert_same, check, no_fallback, tensor, to_device
@@ -47,9 +46,17 @@ def test_ternary_and_unary(dtype):
 
 
 def test_mixed_lists_take_the_slow_path():
-    check(torch._foreach_add, [tensor(3), tensor(4, dtype=torch.float64)], [tensor(3), tensor(4, dtype=torch.float64)])
+    check(
+        torch._foreach_add,
+        [tensor(3), tensor(4, dtype=torch.float64)],
+        [tensor(3), tensor(4, dtype=torch.float64)],
+    )
     check(torch._foreach_mul_, [tensor(3, 8)[:, ::2], tensor(5, 3).t()], [tensor(3, 4), tensor(3, 5)])
-    check(torch._foreach_copy_, [tensor(3), tensor(4)], [tensor(3, dtype=torch.float16), tensor(4, dtype=torch.float16)])
+    check(
+        torch._foreach_copy_,
+        [tensor(3), tensor(4)],
+        [tensor(3, dtype=torch.float16), tensor(4, dtype=torch.float16)],
+    )
 
 
 OPTIMIZERS = [

@@ -19,7 +19,9 @@ def test_mm_layouts():
                 check(torch.mm, b.t(), a.t())
 
 
-@pytest.mark.parametrize("shapes", [((0, 3), (3, 4)), ((3, 0), (0, 4)), ((3, 2), (2, 0)), ((1, 1), (1, 1)), ((1, 300), (300, 1))])
+@pytest.mark.parametrize(
+    "shapes", [((0, 3), (3, 4)), ((3, 0), (0, 4)), ((3, 2), (2, 0)), ((1, 1), (1, 1)), ((1, 300), (300, 1))]
+)
 def test_mm_edges(shapes):
     check(torch.mm, tensor(*shapes[0]), tensor(*shapes[1]))
 
@@ -29,9 +31,18 @@ def test_mm_edges(shapes):
 def test_addmm(dtype, bias):
     with no_fallback():
         for beta, alpha in [(1, 1), (0, 2), (-0.5, 1.5)]:
-            check(torch.addmm, tensor(*bias, dtype=dtype), tensor(3, 6, dtype=dtype), tensor(6, 4, dtype=dtype), beta=beta, alpha=alpha)
+            check(
+                torch.addmm,
+                tensor(*bias, dtype=dtype),
+                tensor(3, 6, dtype=dtype),
+                tensor(6, 4, dtype=dtype),
+                beta=beta,
+                alpha=alpha,
+            )
     c, a, b = (to_device(tensor(*s, dtype=dtype)) for s in (bias, (3, 0), (0, 4)))
-    assert_same(torch.addmm(c, a, b, beta=0.5), c.cpu().expand(3, 4) * 0.5)  # the CPU forgets to broadcast here
+    assert_same(
+        torch.addmm(c, a, b, beta=0.5), c.cpu().expand(3, 4) * 0.5
+    )  # the CPU forgets to broadcast here
 
 
 def test_beta_zero_ignores_nan():
@@ -72,8 +83,20 @@ def test_vectors(dtype):
         check(torch.dot, tensor(9, dtype=dtype), tensor(9, dtype=dtype, seed=2))
         check(torch.vdot, tensor(9, dtype=dtype), tensor(9, dtype=dtype, seed=2))
         check(torch.dot, tensor(18, dtype=dtype)[::2], tensor(9, dtype=dtype, seed=2))
-        check(torch.addmv, tensor(4, dtype=dtype), tensor(4, 6, dtype=dtype), tensor(6, dtype=dtype), beta=2, alpha=3)
-        check(torch.addbmm, tensor(3, 2, dtype=dtype), tensor(4, 3, 5, dtype=dtype), tensor(4, 5, 2, dtype=dtype))
+        check(
+            torch.addmv,
+            tensor(4, dtype=dtype),
+            tensor(4, 6, dtype=dtype),
+            tensor(6, dtype=dtype),
+            beta=2,
+            alpha=3,
+        )
+        check(
+            torch.addbmm,
+            tensor(3, 2, dtype=dtype),
+            tensor(4, 3, 5, dtype=dtype),
+            tensor(4, 5, 2, dtype=dtype),
+        )
     check(torch.dot, tensor(0, dtype=dtype), tensor(0, dtype=dtype))
     check(torch.mv, tensor(4, 0, dtype=dtype), tensor(0, dtype=dtype))
 
@@ -81,8 +104,13 @@ def test_vectors(dtype):
 @pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8), (2, 3, 5, 8), (8,), (0, 8)])
 def test_linear_and_gradients(shape):
     with no_fallback():
-        check(torch.nn.functional.linear, tensor(*shape).requires_grad_(), tensor(6, 8).requires_grad_(),
-              tensor(6).requires_grad_(), grad=True)
+        check(
+            torch.nn.functional.linear,
+            tensor(*shape).requires_grad_(),
+            tensor(6, 8).requires_grad_(),
+            tensor(6).requires_grad_(),
+            grad=True,
+        )
         check(torch.matmul, tensor(*shape).requires_grad_(), tensor(8, 3).requires_grad_(), grad=True)
 
 

@@ -39,7 +39,13 @@ def test_index_put(dtype, accumulate):
     for x in layouts(tensor(3, 4, 5, dtype=dtype)):
         check(lambda t, i, v: t.index_put_((i,), v, accumulate), x, i[:2], tensor(4, 5, dtype=dtype))
         check(lambda t, i, j, v: t.index_put_((i, j), v, accumulate), x, i, j, tensor(3, 5, dtype=dtype))
-    check(lambda t, i, v: t.index_put_((i,), v, True), tensor(3, 4), torch.tensor([1, 1, 1, 0]), tensor(4, 4), atol=1e-5)
+    check(
+        lambda t, i, v: t.index_put_((i,), v, True),
+        tensor(3, 4),
+        torch.tensor([1, 1, 1, 0]),
+        tensor(4, 4),
+        atol=1e-5,
+    )
 
 
 def test_assignment():
@@ -61,7 +67,12 @@ def test_gradients():
         check(lambda t, i: t[i], tensor(3, 4).requires_grad_(), i, grad=True)
         check(lambda t, i: t[:, i], tensor(2, 3, 4).requires_grad_(), i, grad=True)
         check(lambda t, i: t.index_select(0, i), tensor(3, 4).requires_grad_(), i, grad=True)
-        check(lambda t, i: t.gather(0, i), tensor(3, 2).requires_grad_(), torch.tensor([[0, 1], [2, 2]]), grad=True)
+        check(
+            lambda t, i: t.gather(0, i),
+            tensor(3, 2).requires_grad_(),
+            torch.tensor([[0, 1], [2, 2]]),
+            grad=True,
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -104,15 +115,23 @@ def test_along_one_dimension(dtype):
             check(lambda t, i: t.index_fill_(0, i, 3), x, i)
             check(torch.take, x, torch.tensor([[0, -1], [5, 11]]))
             check(lambda t, i, v: t.put_(i, v), x, torch.tensor([3, -1]), tensor(2, dtype=dtype))
-            check(lambda t, i, v: t.put_(i, v, accumulate=True), x, torch.tensor([3, 3]), tensor(2, dtype=dtype))
+            check(
+                lambda t, i, v: t.put_(i, v, accumulate=True), x, torch.tensor([3, 3]), tensor(2, dtype=dtype)
+            )
     check(torch.index_select, tensor(dtype=dtype), 0, torch.tensor([0]))
     check(torch.index_select, tensor(3, 4, dtype=dtype), 0, torch.zeros(0, dtype=torch.int64))
 
 
-@pytest.mark.parametrize("f", [
-    lambda x, i: x[i], lambda x, i: x.index_select(0, i), lambda x, i: x.gather(0, i.view(-1, 1)),
-    lambda x, i: x.clone().index_put_((i,), torch.ones((), device=x.device)), lambda x, i: x.take(i * 100),
-])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, i: x[i],
+        lambda x, i: x.index_select(0, i),
+        lambda x, i: x.gather(0, i.view(-1, 1)),
+        lambda x, i: x.clone().index_put_((i,), torch.ones((), device=x.device)),
+        lambda x, i: x.take(i * 100),
+    ],
+)
 @pytest.mark.parametrize("bad", [3, -4])
 def test_out_of_range_raises(f, bad):
     x = to_device(tensor(3, 4))
@@ -122,8 +141,15 @@ def test_out_of_range_raises(f, bad):
 
 
 def test_out_argument():
-    check(lambda t, i, o: torch.index_select(t, 0, i, out=o), tensor(3, 4), torch.tensor([1, 1]), torch.zeros(2, 8)[:, ::2])
-    check(lambda t, i, o: torch.gather(t, 0, i, out=o), tensor(3, 4), torch.tensor([[1, 1]]), torch.zeros(1, 2))
+    check(
+        lambda t, i, o: torch.index_select(t, 0, i, out=o),
+        tensor(3, 4),
+        torch.tensor([1, 1]),
+        torch.zeros(2, 8)[:, ::2],
+    )
+    check(
+        lambda t, i, o: torch.gather(t, 0, i, out=o), tensor(3, 4), torch.tensor([[1, 1]]), torch.zeros(1, 2)
+    )
 
 
 def test_index_fill_takes_negative_positions():

@@ -20,8 +20,14 @@ def test_cross_entropy(reduction, weighted, shape, dtype):
     t = targets(*(shape[:1] + shape[2:] if len(shape) > 1 else ()), ignore=-100)
     w = tensor(5, dtype=dtype).abs() + 0.1 if weighted else None
     with no_fallback():
-        check(lambda x, t, *w: F.cross_entropy(x, t, w[0] if w else None, reduction=reduction), x, t, *([w] if weighted else []),
-              grad=True, **({"rtol": 1e-2, "atol": 1e-2} if dtype == torch.float16 else {}))
+        check(
+            lambda x, t, *w: F.cross_entropy(x, t, w[0] if w else None, reduction=reduction),
+            x,
+            t,
+            *([w] if weighted else []),
+            grad=True,
+            **({"rtol": 1e-2, "atol": 1e-2} if dtype == torch.float16 else {}),
+        )
 
 
 def test_nll_variants():
@@ -30,7 +36,12 @@ def test_nll_variants():
     check(F.nll_loss, tensor(0, 5), targets(0))
     check(lambda x, t: F.nll_loss(x, t, reduction="sum"), tensor(0, 5), targets(0))
     check(F.nll_loss, tensor(5, 7).t().requires_grad_(), targets(7), grad=True)
-    check(lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1), tensor(9, 5).requires_grad_(), targets(9), grad=True)
+    check(
+        lambda x, t: F.cross_entropy(x, t, label_smoothing=0.1),
+        tensor(9, 5).requires_grad_(),
+        targets(9),
+        grad=True,
+    )
 
 
 def test_target_out_of_range_raises():

@@ -21,8 +21,16 @@ def test_batch_norm(dtype, training, shape):
         return F.batch_norm(x, m, v, w, b, training, 0.3)
 
     with no_fallback():
-        check(f, tensor(*shape, dtype=dtype).requires_grad_(), tensor(5, dtype=dtype), tensor(5, dtype=dtype).abs() + 0.5,
-              tensor(5, dtype=dtype).requires_grad_(), tensor(5, dtype=dtype).requires_grad_(), grad=True, **loose(dtype))
+        check(
+            f,
+            tensor(*shape, dtype=dtype).requires_grad_(),
+            tensor(5, dtype=dtype),
+            tensor(5, dtype=dtype).abs() + 0.5,
+            tensor(5, dtype=dtype).requires_grad_(),
+            tensor(5, dtype=dtype).requires_grad_(),
+            grad=True,
+            **loose(dtype),
+        )
 
 
 def test_batch_norm_updates_running_statistics():
@@ -48,18 +56,41 @@ def test_batch_norm_variants(training):
 
     y = check(f, x, *stats, grad=True, rtol=1e-4, atol=1e-4)
     assert y.is_contiguous(memory_format=torch.channels_last)
-    check(lambda t: F.batch_norm(t, None, None, training=True), tensor(4, 5, 6).requires_grad_(), grad=True, atol=1e-4)
+    check(
+        lambda t: F.batch_norm(t, None, None, training=True),
+        tensor(4, 5, 6).requires_grad_(),
+        grad=True,
+        atol=1e-4,
+    )
     check(f, tensor(4, 5, 6, 12)[..., ::2], *stats)
     # mixed precision: parameters stay in float32
-    check(lambda t, m, v, w: F.batch_norm(t, m, v, w, w, training), tensor(4, 5, 6, dtype=torch.bfloat16).requires_grad_(),
-          *stats, tensor(5).requires_grad_(), grad=True, rtol=8e-2, atol=8e-2)
+    check(
+        lambda t, m, v, w: F.batch_norm(t, m, v, w, w, training),
+        tensor(4, 5, 6, dtype=torch.bfloat16).requires_grad_(),
+        *stats,
+        tensor(5).requires_grad_(),
+        grad=True,
+        rtol=8e-2,
+        atol=8e-2,
+    )
 
 
 def test_instance_norm_and_legit():
     with no_fallback():
-        check(lambda x, m, v: F.instance_norm(x, m, v), tensor(3, 4, 5, 5), tensor(4), tensor(4).abs() + 1, atol=1e-4)
-        check(lambda x, m, v: torch._native_batch_norm_legit(x, None, None, m, v, True, 0.1, 1e-5), tensor(3, 4, 5),
-              tensor(4), tensor(4).abs() + 1, atol=1e-4)
+        check(
+            lambda x, m, v: F.instance_norm(x, m, v),
+            tensor(3, 4, 5, 5),
+            tensor(4),
+            tensor(4).abs() + 1,
+            atol=1e-4,
+        )
+        check(
+            lambda x, m, v: torch._native_batch_norm_legit(x, None, None, m, v, True, 0.1, 1e-5),
+            tensor(3, 4, 5),
+            tensor(4),
+            tensor(4).abs() + 1,
+            atol=1e-4,
+        )
 
 
 def test_batch_norm_empty():
@@ -67,13 +98,25 @@ def test_batch_norm_empty():
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape,normalized", [((4, 8), (8,)), ((2, 3, 8), (8,)), ((2, 3, 8), (3, 8)), ((8,), (8,)), ((0, 8), (8,))])
+@pytest.mark.parametrize(
+    "shape,normalized", [((4, 8), (8,)), ((2, 3, 8), (8,)), ((2, 3, 8), (3, 8)), ((8,), (8,)), ((0, 8), (8,))]
+)
 def test_layer_norm(dtype, shape, normalized):
     with no_fallback():
-        check(lambda x, w, b: F.layer_norm(x, normalized, w, b), tensor(*shape, dtype=dtype).requires_grad_(),
-              tensor(*normalized, dtype=dtype).requires_grad_(), tensor(*normalized, dtype=dtype, seed=1).requires_grad_(),
-              grad=True, **loose(dtype))
-        check(lambda x: F.layer_norm(x, normalized), tensor(*shape, dtype=dtype).requires_grad_(), grad=True, **loose(dtype))
+        check(
+            lambda x, w, b: F.layer_norm(x, normalized, w, b),
+            tensor(*shape, dtype=dtype).requires_grad_(),
+            tensor(*normalized, dtype=dtype).requires_grad_(),
+            tensor(*normalized, dtype=dtype, seed=1).requires_grad_(),
+            grad=True,
+            **loose(dtype),
+        )
+        check(
+            lambda x: F.layer_norm(x, normalized),
+            tensor(*shape, dtype=dtype).requires_grad_(),
+            grad=True,
+            **loose(dtype),
+        )
 
 
 def test_layer_norm_strided_and_large_mean():
@@ -85,14 +128,35 @@ def test_layer_norm_strided_and_large_mean():
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_group_norm(dtype, groups):
     with no_fallback():
-        check(lambda x, w, b: F.group_norm(x, groups, w, b), tensor(2, 6, 4, 5, dtype=dtype).requires_grad_(),
-              tensor(6, dtype=dtype).requires_grad_(), tensor(6, dtype=dtype, seed=1).requires_grad_(), grad=True, **loose(dtype))
-        check(lambda x: F.group_norm(x, groups), tensor(2, 6, 4, dtype=dtype).requires_grad_(), grad=True, **loose(dtype))
+        check(
+            lambda x, w, b: F.group_norm(x, groups, w, b),
+            tensor(2, 6, 4, 5, dtype=dtype).requires_grad_(),
+            tensor(6, dtype=dtype).requires_grad_(),
+            tensor(6, dtype=dtype, seed=1).requires_grad_(),
+            grad=True,
+            **loose(dtype),
+        )
+        check(
+            lambda x: F.group_norm(x, groups),
+            tensor(2, 6, 4, dtype=dtype).requires_grad_(),
+            grad=True,
+            **loose(dtype),
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rms_norm(dtype):
     with no_fallback():
-        check(lambda x, w: F.rms_norm(x, (8,), w), tensor(3, 4, 8, dtype=dtype).requires_grad_(),
-              tensor(8, dtype=dtype).requires_grad_(), grad=True, **loose(dtype))
-        check(lambda x: F.rms_norm(x, (4, 8), eps=1e-3), tensor(3, 4, 8, dtype=dtype).requires_grad_(), grad=True, **loose(dtype))
+        check(
+            lambda x, w: F.rms_norm(x, (8,), w),
+            tensor(3, 4, 8, dtype=dtype).requires_grad_(),
+            tensor(8, dtype=dtype).requires_grad_(),
+            grad=True,
+            **loose(dtype),
+        )
+        check(
+            lambda x: F.rms_norm(x, (4, 8), eps=1e-3),
+            tensor(3, 4, 8, dtype=dtype).requires_grad_(),
+            grad=True,
+            **loose(dtype),
+        )

@@ -5,25 +5,44 @@ from family import check, no_fallback, tensor, to_device
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
-@pytest.mark.parametrize("kwargs", [{}, {"stride": 1}, {"padding": 1}, {"dilation": 2}, {"ceil_mode": True, "padding": 1}])
+@pytest.mark.parametrize(
+    "kwargs", [{}, {"stride": 1}, {"padding": 1}, {"dilation": 2}, {"ceil_mode": True, "padding": 1}]
+)
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_max_pool(rank, kwargs, dtype):
     f = getattr(F, f"max_pool{rank}d")
     with no_fallback():
-        check(lambda x: f(x, 3, return_indices=True, **kwargs), tensor(2, 3, *[8] * rank, dtype=dtype).requires_grad_(), grad=True,
-              **({"atol": 5e-3} if dtype == torch.float16 else {}))
+        check(
+            lambda x: f(x, 3, return_indices=True, **kwargs),
+            tensor(2, 3, *[8] * rank, dtype=dtype).requires_grad_(),
+            grad=True,
+            **({"atol": 5e-3} if dtype == torch.float16 else {}),
+        )
         check(lambda x: f(x, 3, **kwargs), tensor(3, *[8] * rank, dtype=dtype))
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"stride": 1}, {"padding": 1}, {"ceil_mode": True}, {"padding": 1, "count_include_pad": False},
-                                    {"ceil_mode": True, "padding": 1, "stride": 2}])
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {},
+        {"stride": 1},
+        {"padding": 1},
+        {"ceil_mode": True},
+        {"padding": 1, "count_include_pad": False},
+        {"ceil_mode": True, "padding": 1, "stride": 2},
+    ],
+)
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_avg_pool(rank, kwargs):
     f = getattr(F, f"avg_pool{rank}d")
     with no_fallback():
         check(lambda x: f(x, 3, **kwargs), tensor(2, 3, *[8] * rank).requires_grad_(), grad=True)
         if rank > 1:
-            check(lambda x: f(x, 3, divisor_override=5, **kwargs), tensor(2, 3, *[8] * rank).requires_grad_(), grad=True)
+            check(
+                lambda x: f(x, 3, divisor_override=5, **kwargs),
+                tensor(2, 3, *[8] * rank).requires_grad_(),
+                grad=True,
+            )
 
 
 @pytest.mark.parametrize("output", [1, 2, 3, 7, 11])
@@ -37,7 +56,11 @@ def test_adaptive_avg_pool(rank, output):
 
 def test_channels_last():
     x = tensor(2, 4, 8, 8).contiguous(memory_format=torch.channels_last).requires_grad_()
-    for f in (lambda t: F.max_pool2d(t, 2), lambda t: F.avg_pool2d(t, 2), lambda t: F.adaptive_avg_pool2d(t, 3)):
+    for f in (
+        lambda t: F.max_pool2d(t, 2),
+        lambda t: F.avg_pool2d(t, 2),
+        lambda t: F.adaptive_avg_pool2d(t, 3),
+    ):
         assert check(f, x, grad=True).is_contiguous(memory_format=torch.channels_last)
 
 

@@ -20,12 +20,18 @@ def test_uniform_and_normal(dtype):
     assert u.unique().numel() > 100
 
 
-@pytest.mark.parametrize("draw", [
-    lambda: torch.rand(1001, device=DEVICE), lambda: torch.randn(1001, device=DEVICE),
-    lambda: torch.randint(0, 99, (1001,), device=DEVICE), lambda: empty(1001).exponential_(),
-    lambda: torch.bernoulli(torch.full((1001,), 0.5, device=DEVICE)), lambda: torch.randperm(101, device=DEVICE),
-    lambda: torch.nn.functional.dropout(torch.ones(1001, device=DEVICE)),
-])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: torch.rand(1001, device=DEVICE),
+        lambda: torch.randn(1001, device=DEVICE),
+        lambda: torch.randint(0, 99, (1001,), device=DEVICE),
+        lambda: empty(1001).exponential_(),
+        lambda: torch.bernoulli(torch.full((1001,), 0.5, device=DEVICE)),
+        lambda: torch.randperm(101, device=DEVICE),
+        lambda: torch.nn.functional.dropout(torch.ones(1001, device=DEVICE)),
+    ],
+)
 def test_seeds(draw):
     torch.manual_seed(11)
     a, b = draw(), draw()
@@ -62,7 +68,15 @@ def test_integers():
             x = torch.randint(low, high, (20000,), device=DEVICE)
             assert x.min() >= low and x.max() < high
             assert abs(x.double().mean().item() - (low + high - 1) / 2) < (high - low) * 0.02
-        for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.bool):
+        for dtype in (
+            torch.uint8,
+            torch.int8,
+            torch.int16,
+            torch.int32,
+            torch.int64,
+            torch.float32,
+            torch.bool,
+        ):
             x = empty(2000, dtype=dtype).random_()
             assert x.double().min() >= 0 and x.double().max() > 0
         x = empty(2000, dtype=torch.int64).random_(-(2**63), None)
@@ -87,7 +101,15 @@ def test_other_distributions():
         assert abs(empty(40000).log_normal_(0, 0.5).log().mean().item()) < 0.02
         g = empty(40000).geometric_(0.25)
         assert g.min() >= 1 and abs(g.mean().item() - 4) < 0.1
-        assert abs(torch.normal(torch.ones(20000, device=DEVICE), torch.full((20000,), 2.0, device=DEVICE)).std().item() - 2) < 0.1
+        assert (
+            abs(
+                torch.normal(torch.ones(20000, device=DEVICE), torch.full((20000,), 2.0, device=DEVICE))
+                .std()
+                .item()
+                - 2
+            )
+            < 0.1
+        )
     assert abs(empty(40000).cauchy_(1, 2).median().item() - 1) < 0.1
 
 

@@ -18,7 +18,9 @@ def test_recurrent_layers(cls, options):
         got[0].pow(2).sum().backward()
     want[0].pow(2).sum().backward()
     assert_same(got, want, 1e-4, 1e-5)
-    assert_same([p.grad for p in (*there.parameters(), y)], [p.grad for p in (*here.parameters(), x)], 1e-4, 1e-4)
+    assert_same(
+        [p.grad for p in (*there.parameters(), y)], [p.grad for p in (*here.parameters(), x)], 1e-4, 1e-4
+    )
 
 
 @pytest.mark.parametrize("cls", [torch.nn.LSTMCell, torch.nn.GRUCell])

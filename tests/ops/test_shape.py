@@ -20,9 +20,18 @@ def test_cat_edges():
         check(lambda a, b: torch.cat([a, b]), tensor(3, 4), tensor(0))
         check(lambda a, b: torch.cat([a, b], 1), tensor(3, 4), tensor(3, 0))
         check(lambda a, b, o: torch.cat([a, b], out=o), tensor(3, 4), tensor(2, 4), torch.zeros(5, 8)[:, ::2])
-        check(lambda a, b: torch.cat([a, b]), tensor(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),
-              tensor(1, 3, 4, 4).contiguous(memory_format=torch.channels_last), strides=True)
-        check(lambda a, b: torch.cat([a, b], 1), tensor(2, 3).requires_grad_(), tensor(2, 1).requires_grad_(), grad=True)
+        check(
+            lambda a, b: torch.cat([a, b]),
+            tensor(2, 3, 4, 4).contiguous(memory_format=torch.channels_last),
+            tensor(1, 3, 4, 4).contiguous(memory_format=torch.channels_last),
+            strides=True,
+        )
+        check(
+            lambda a, b: torch.cat([a, b], 1),
+            tensor(2, 3).requires_grad_(),
+            tensor(2, 1).requires_grad_(),
+            grad=True,
+        )
     with pytest.raises(RuntimeError, match="Sizes of tensors must match"):
         torch.cat([to_device(tensor(3, 4)), to_device(tensor(3, 5))])
     with pytest.raises(RuntimeError, match="same device"):
@@ -46,7 +55,9 @@ def test_flip_roll_triangles(dtype):
     check(torch.triu, tensor(0, 3, dtype=dtype))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.uint8]
+)
 def test_ranges(dtype):
     def same(f):
         here, there = f("cpu"), f("fl:0")
@@ -63,7 +74,11 @@ def test_ranges(dtype):
             same(lambda d: torch.linspace(3, 40, steps, dtype=dtype, device=d))
         same(lambda d: torch.eye(4, dtype=dtype, device=d))
         same(lambda d: torch.eye(3, 5, dtype=dtype, device=d))
-        same(lambda d: torch.zeros(12, dtype=dtype, device=d)[::2].copy_(torch.arange(6, dtype=dtype, device=d)))
+        same(
+            lambda d: torch.zeros(12, dtype=dtype, device=d)[::2].copy_(
+                torch.arange(6, dtype=dtype, device=d)
+            )
+        )
     same(lambda d: torch.arange(2**53, 2**53 + 4, device=d))
 
 
