@@ -1,6 +1,7 @@
 # make demo   set up .venv, build, install, and train on the sim chip
 # make test   the same, then every test
 # make bench  side by side with PyTorch's CPU device; writes benchmarks/RESULTS.md
+# make fuzz   random programs against the CPU, for FUZZ_SECONDS=1800
 # make lint   formatting and static checks alone
 # make clean  remove what was built; the environment stays
 #
@@ -49,6 +50,12 @@ test: .venv/installed .venv/test-ready lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/sanitize.sh address $(SANITIZED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/sanitize.sh thread program_test config_test
 	$(BIN)/pytest -n $(JOBS) $(TESTS)
+	$(MAKE) fuzz FUZZ_SECONDS=120
+
+FUZZ_SECONDS ?= 1800
+FUZZ_SEED ?= 1
+fuzz: .venv/installed .venv/test-ready
+	$(BIN)/python -W ignore tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --jobs $(JOBS)
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py
