@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <future>
 #include <thread>
 
@@ -17,17 +16,9 @@ namespace fl::bridge {
 
 namespace {
 
-constexpr std::chrono::milliseconds kStart{500};  // for threads that are just being started
-constexpr std::chrono::seconds kLimit{10};        // a thread that hangs must not hang the exit
+constexpr std::chrono::seconds kLimit{10};  // a thread that hangs must not hang the exit
 
 std::atomic<bool> count_asked{false};
-std::atomic<int> threads_up{0};
-
-bool is_autograd_thread() noexcept {
-  char name[16] = "";
-  return pthread_getname_np(pthread_self(), name, sizeof name) == 0 &&
-         std::strncmp(name, "pt_autograd_", 12) == 0;
-}
 
 // A step of a backward pass that does nothing, on the thread of a device.
 struct Nothing final : torch::autograd::Node {
@@ -59,18 +50,8 @@ void note_device_count_asked() noexcept {
   if (count_asked.load(std::memory_order_relaxed) || count_asked.exchange(true)) return;
   static std::once_flag once;
   std::call_once(once, [] {
-    pthread_atfork(nullptr, nullptr, [] {  // threads do not survive a fork
-      count_asked = false;
-      threads_up = 0;
-    });
+    pthread_atfork(nullptr, nullptr, [] { count_asked = false; });  // threads do not survive a fork
   });
-}
-
-void note_device_set() noexcept {
-  static thread_local bool known = false;
-  if (known) return;
-  known = true;
-  if (is_autograd_thread()) threads_up.fetch_add(1);
 }
 
 void settle_autograd_threads() noexcept {
@@ -80,13 +61,10 @@ void settle_autograd_threads() noexcept {
   std::future<void> waited = done.get_future();
   try {
     auto& engine = torch::autograd::Engine::get_default_engine();
-    // Whether the engine has started its threads cannot be asked; that they are
-    // started, once, can be made sure of.
+    // A thread that is being started takes the interpreter lock too. Whether there
+    // is one cannot be asked; but this returns only when every thread is up. (None
+    // of them is told its device before its first step, so they cannot be counted.)
     engine.initialize_device_threads_pool();
-    const int expected = usable_device_count();
-    const auto started = std::chrono::steady_clock::now() + kStart;
-    while (threads_up < expected && std::chrono::steady_clock::now() < started)
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
     std::thread([&engine, done = std::move(done)]() mutable {
       try {
         pass_through(engine);

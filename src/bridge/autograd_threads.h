@@ -9,10 +9,8 @@
 
 namespace fl::bridge {
 
-// For the guard: the engine asks for the number of devices before it starts
-// threads, and each thread sets its device before it does anything.
+// For the guard: the engine asks for the number of devices before it starts threads.
 void note_device_count_asked() noexcept;
-void note_device_set() noexcept;
 
 // Waits until each of these threads has started and is idle; seconds at most.
 // Called once, at exit, without the interpreter lock.

@@ -32,7 +32,6 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return to_device(current_device()); }
   void setDevice(c10::Device device) const override {
     guarded([&] { set_device(resolve(device)); });
-    note_device_set();
   }
   void uncheckedSetDevice(c10::Device device) const noexcept override {
     try {
