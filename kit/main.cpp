@@ -61,8 +61,8 @@ int main(int argc, char** argv) {
     else return usage("one chip at a time");
   }
   // Registration order depends on the linker; the header's order of areas does not.
-  static const char* const kAreas[] = {"CHP", "DEV", "MEM", "STR", "EVT", "OPS", "PGM", "CPY", "FIL",
-                                       "PTW", "RED", "GEM", "GAT", "SCA", "RND", "SMX", "NRM", "ATT"};
+  static const char* const kAreas[] = {"CHP", "DEV", "MEM", "STR", "EVT", "OPS", "PGM", "CPY", "FIL", "PTW",
+                                       "RED", "GEM", "GAT", "SCA", "RND", "SMX", "NRM", "ATT", "SCN", "SRT"};
   auto area = [](const kit::Test& t) {
     for (size_t i = 0; i < std::size(kAreas); ++i)
       if (strncmp(t.tag, kAreas[i], 3) == 0) return i;

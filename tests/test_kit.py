@@ -65,6 +65,7 @@ PLANTED = {
     ),
     "strides": ("OPS-3", {"PTW-1", "PTW-2", "RED-3", "GEM-2"}),
     "ties": ("RED-1", {"OPS-3"}),
+    "unstable": ("SRT-1", set()),
 }
 
 

@@ -48,3 +48,34 @@ def test_a_gpt_trains_on_mandatory_entries_alone():
             raise SystemExit("no error")
     """
     run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+
+
+def test_order_and_selection_are_composed():
+    code = """
+        import torch
+
+        torch.fl.config.fallback = "error"
+        torch.manual_seed(0)
+
+        def run(device):
+            x = torch.randint(-9, 10, (3, 37), generator=torch.Generator().manual_seed(1)).float().to(device)
+            x[0, 3] = x[1, 5] = x[0, 30] = float("nan")
+            i, m = x.nan_to_num(0).int().abs(), x > 0
+            rows = i[:, :12].t().contiguous() % 2
+            return [
+                x.cumsum(1), i.cumsum(0), x.bfloat16().cumsum(1), x.nan_to_num(1).sign().cumprod(1), *x.cummax(1), *x.cummin(0),
+                x.logcumsumexp(1), *x.sort(dim=1, stable=True), *x.sort(dim=0, descending=True, stable=True),
+                *i.sort(dim=1, stable=True), *m.sort(dim=1, stable=True), x.topk(5).values, *x.median(1), *x.nanmedian(1),
+                *i.kthvalue(3)[:1], i.mode(1).values, x.median(), x.nonzero(), x[m], torch.nonzero_static(m, size=200),
+                x.masked_scatter(m, x.flip(0)), *i.unique(return_inverse=True, return_counts=True),
+                *i.unique_consecutive(return_inverse=True, return_counts=True),
+                *rows.unique(dim=0, return_inverse=True, return_counts=True),
+                torch.searchsorted(i.sort(1).values, i, right=True), torch.isin(i, i[0]), torch.isin(i, i[0, :3]),
+                torch.repeat_interleave(i[0]), i.trace(),
+            ]
+
+        for n, (got, want) in enumerate(zip(run("template:0"), run("cpu"))):
+            if isinstance(want, torch.Tensor):
+                torch.testing.assert_close(got.cpu(), want, equal_nan=True, msg=lambda m: f"result {n}: {m}")
+    """
+    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
