@@ -52,6 +52,7 @@ PLANTED = {
     "alignment": ("MEM-1", set()),
     "bounds": ("GAT-1", {"STR-3", "STR-4", "STR-7", "STR-8"}),  # whose faults come from a gather
     "claim": ("OPS-5", {"GEM-1", "GEM-2"}),
+    "column": ("SPM-1", set()),
     "duplicates": ("SCA-2", {"SCA-3", "OPS-4", "OPS-7"}),
     "event": ("EVT-2", {"STR-1", "STR-6", "EVT-1", "OPS-1"}),
     "fault": ("STR-7", {"STR-3", "STR-4", "STR-8", "GAT-1", "SCA-1", "PGM-2", "OPS-2", "OPS-5"}),
