@@ -260,6 +260,13 @@ bool run_iterator(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar
   return guarded([&] { return run_iterator_unguarded(op, iter, scalars, n_scalars); });
 }
 
+Tensor empty_as_asked(const at::TensorOptions& options, IntArrayRef sizes, IntArrayRef strides) {
+  Tensor out = empty_on(options.device(), sizes, strides, c10::typeMetaToScalarType(options.dtype()));
+  if (auto format = options.memory_format_opt(); format && strides.empty())
+    out.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+  return out;
+}
+
 void check_fits(const at::Scalar& value, ScalarType type) {
   if (to_dtype(type) == FL_NONE || c10::isFloat8Type(type) || c10::isBarebonesUnsignedType(type)) return;
   AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kBool, at::kHalf, at::kBFloat16, at::kComplexHalf, type,

@@ -42,6 +42,10 @@ void run_on_host(Op& op, at::TensorIteratorBase& iter, F&& cpu_kernel, bool prom
 // be converted to type uint8_t without overflow".
 void check_fits(const at::Scalar& value, ScalarType type);
 
+// The result of a structured operator as its shape function asks for it: with strides, or, where all operands
+// are channels-last, with a memory format and none.
+Tensor empty_as_asked(const at::TensorOptions& options, IntArrayRef sizes, IntArrayRef strides);
+
 // ---------------------------------------------------------------- the tables
 // Each line gives a stub its kernel on the device: a formula over the inputs x,
 // y, z (and in[k]), in the register type of the common dtype.  Where the chip

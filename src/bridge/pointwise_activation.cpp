@@ -98,6 +98,8 @@ static void gelu_backward_kernel(at::TensorIteratorBase& iter, GeluType approxim
   if (!run_iterator(op, iter))
     run_on_host(op.op, iter, [&](at::TensorIterator& host) { GeluBackwardKernel(at::kCPU, host, approximate); });
 }
+FL_REGISTER_STUB(GeluKernel, ::fl::bridge::gelu_kernel)
+FL_REGISTER_STUB(GeluBackwardKernel, ::fl::bridge::gelu_backward_kernel)
 static Tensor& gelu_out(const Tensor& self, std::string_view approximate, Tensor& out) {
   auto iter = at::TensorIterator::unary_op(out, self);
   gelu_kernel(iter, get_gelutype_enum(approximate));

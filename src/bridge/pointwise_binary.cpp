@@ -240,10 +240,7 @@ static bool equal(const Tensor& self, const Tensor& other) {
 struct AllocatingIterator final : at::TensorIteratorBase {
   Tensor out;
   void set_output_raw_strided(int64_t index, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
-    out = empty_on(options.device(), sizes, strides, c10::typeMetaToScalarType(options.dtype()));
-    // Operands that are all channels-last: the layout comes as a memory format, without strides.
-    if (auto format = options.memory_format_opt(); format && strides.empty())
-      out.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+    out = empty_as_asked(options, sizes, strides);
     at::TensorIteratorBase::set_output_raw_strided(index, sizes, strides, options);
   }
   void set_output_strided(int64_t index, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
