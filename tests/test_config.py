@@ -86,6 +86,62 @@ def test_bad_environment_does_not_break_import():
     assert "perhaps" in done.stderr and "auto" in done.stderr and "FL_CUDA_VIEW" in done.stderr
 
 
+def settings_of(text, tmp_path, **environment):
+    """What a process says about its settings with this file: (stdout of the code, stderr)."""
+    path = tmp_path / "fl.conf"
+    if text is not None:
+        path.write_text(text)
+    return run_child(
+        """
+        import torch
+        from torch_fl import _native
+        for row in _native.settings():
+            print(row["name"], "=", row["refusal"] or row["value"])
+        try:
+            print(torch.ones(3, device="fl").sum().item())
+        except RuntimeError as error:
+            print("device:", error)
+        torch.fl.config.visible_devices = torch.fl.config.chip_path = ""
+        print(torch.ones(3).sum().item(), torch.ones(3, device="fl").sum().item())
+        """,
+        **{"FL_CONFIG": str(path), "FL_CUDA_VIEW": "0", **environment},
+    )
+
+
+def test_file(tmp_path):
+    text = '\n# a comment\nfallback = quiet # why\n  log_file = "/tmp/a # b" # this\nsync_timeout=2.5\nlog = INFO\n'
+    said = settings_of(text, tmp_path, FL_LOG="error").stdout.splitlines()
+    assert {"fallback = quiet", "log_file = /tmp/a # b", "sync_timeout = 2.5"} <= set(said)
+    assert "log = error" in said  # the environment's
+    assert said[-2:] == ["3.0", "3.0 3.0"]
+
+
+def test_file_with_a_bad_value(tmp_path):
+    done = settings_of("\nfallback = never\nlog = error\n", tmp_path)
+    refusal = f'{tmp_path}/fl.conf:2: fallback is "never", which is not allowed; allowed: warn, error, quiet'
+    said = done.stdout.splitlines()
+    assert f"fallback = {refusal}" in said and "log = error" in said and done.stderr.count(refusal) == 1
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        (None, 'fl.conf", which cannot be read: No such file'),
+        ("log = info\nfalback = error\n", 'fl.conf:2: there is no setting "falback"; there are: fallback,'),
+        ("log = info\n\nlog = debug\n", "fl.conf:3: log is set in line 1 already"),
+        ("[settings]\n", 'fl.conf:1: "[settings]" is not of the form name = value'),
+        ('log = "info\n', "fl.conf:1:"),
+    ],
+)
+def test_file_that_is_refused(text, words, tmp_path):
+    done = settings_of(text, tmp_path)
+    said = done.stdout.splitlines()
+    assert words in done.stderr and done.stderr.count("fl.conf") == 1, done.stderr
+    assert sum(words in line for line in said if line.startswith("log = ")) == 1
+    assert sum(words in line for line in said if line.startswith("device: ")) == 1
+    assert "cuda_view = 0" in said and said[-1] == "3.0 3.0"
+
+
 def test_view_follows_its_setting():
     config.cuda_view = "0"
     assert torch.device("fl:0").type == "fl"

@@ -82,10 +82,16 @@ def _config(chosen: argparse.Namespace) -> int:
     _module()
     from . import _native
 
+    refusals = {}
     for row in _native.settings():
-        print(f"{row['name']:<16} {row['value'] or '-':<12} {row['environment']:<20} {row['sentence']}")
+        value = "refused" if row["refusal"] else row["value"] or "-"
+        print(f"{row['name']:<16} {value:<12} {row['environment']:<20} {row['sentence']}")
         print(f"{'':<29} {'(' + row['allowed'] + ')'}")
-    return 0
+        if row["refusal"]:
+            refusals[row["refusal"]] = None
+    for text in refusals:
+        print(text, file=sys.stderr)
+    return 1 if refusals else 0
 
 
 def _ops(chosen: argparse.Namespace) -> int:

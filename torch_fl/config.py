@@ -39,7 +39,10 @@ class Config:
         return list(_table())
 
     def __repr__(self) -> str:
-        lines = [f"  {name} = {getattr(self, name)!r}  # {row['sentence']}" for name, row in _table().items()]
+        lines = [
+            f"  {name} = {row['refusal'] or getattr(self, name)!r}  # {row['sentence']}"
+            for name, row in _table().items()
+        ]
         return "\n".join(["torch.fl.config:", *lines])
 
     def as_dict(self) -> dict[str, Any]:

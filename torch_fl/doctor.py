@@ -46,10 +46,14 @@ def examine(extra_chips: list[str], timeout: float = 120) -> dict[str, Any]:
     if _load.failure:
         return found
 
-    from . import chips, cuda_view
+    from . import _native, chips, cuda_view
 
     found["cuda view"] = "on" if cuda_view.is_enabled() else "off"
-    given = [path for path in os.environ.get("FL_CHIP_PATH", "").split(":") if path]
+    try:
+        given = [path for path in _native.get_setting("chip_path").split(":") if path]
+    except RuntimeError as error:  # FL_CONFIG's file is refused
+        found["failure"] = str(error)
+        return found
     for path in dict.fromkeys([*chips.find(), *given, *extra_chips]):
         found["chips"].append({"path": path, **_ask(["chip", path], timeout)})
     found["refusals"] += [{"path": name, "reason": reason} for name, reason in chips.broken]
@@ -107,9 +111,7 @@ def _ask(question: list[str], timeout: float) -> dict[str, Any]:
     """Ask a child process; its JSON answer, or {"error": what became of it}."""
     environment = {**os.environ, "FL_CUDA_VIEW": "0"}
     if question[0] == "chip":  # that chip alone
-        environment = {
-            k: v for k, v in environment.items() if k not in ("FL_CHIP_PATH", "FL_VISIBLE_DEVICES")
-        }
+        environment.update(FL_CHIP_PATH="", FL_VISIBLE_DEVICES="")
     # The child imports this very package, wherever it was started from.
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))

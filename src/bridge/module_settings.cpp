@@ -13,9 +13,17 @@ namespace {
 
 py::list all_settings() {
   py::list list;
-  for (const Setting& s : settings())
-    list.append(py::dict("name"_a = s.name, "environment"_a = s.environment, "default"_a = s.fallback_value,
-                         "allowed"_a = s.allowed, "sentence"_a = s.sentence, "value"_a = setting(s.name)));
+  for (const Setting& s : settings()) {
+    py::dict row("name"_a = s.name, "environment"_a = s.environment, "default"_a = s.fallback_value,
+                 "allowed"_a = s.allowed, "sentence"_a = s.sentence, "value"_a = py::none(),
+                 "refusal"_a = py::none());
+    try {
+      row["value"] = setting(s.name);
+    } catch (const Error& error) {
+      row["refusal"] = error.what();
+    }
+    list.append(row);
+  }
   return list;
 }
 

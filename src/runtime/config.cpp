@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "chip/error.h"
 #include "chip/registry.h"
+#include "runtime/config_file.h"
 #include "runtime/log.h"
 
 namespace fl {
@@ -119,10 +121,51 @@ std::string refusal(const Setting& s, const std::string& subject, const std::str
   return subject + " is \"" + text + "\", which is not allowed; allowed: " + words;
 }
 
+std::string unknown(const std::string& name) {
+  std::string names;
+  for (const Setting& s : kSettings) names += (names.empty() ? "" : ", ") + std::string(s.name);
+  return "there is no setting \"" + name + "\"; there are: " + names;
+}
+
+int index_of(const std::string& name) {
+  for (int i = 0; i < kCount; ++i)
+    if (name == kSettings[i].name) return i;
+  return -1;
+}
+
+// What the process starts with: the environment, and below it the file of FL_CONFIG.
+struct Given {
+  std::optional<std::string> text[kCount];
+  std::string subject[kCount];  // where the text comes from
+  std::string refusal;          // of the file as a whole
+
+  Given() {
+    const char* path = getenv("FL_CONFIG");
+    try {
+      if (path && *path)
+        for (const FileSetting& line : read_config_file(path)) {
+          const std::string where = std::string(path) + ":" + std::to_string(line.line) + ": ";
+          const int i = index_of(line.name);
+          if (i < 0) throw Error(FL_INVALID, where + unknown(line.name));
+          text[i] = line.value;
+          subject[i] = where + line.name;
+        }
+    } catch (const Error& error) {
+      refusal = error.what();
+      for (auto& t : text) t.reset();
+    }
+    for (int i = 0; i < kCount; ++i)
+      if (const char* value = getenv(kSettings[i].environment)) {
+        text[i] = value;
+        subject[i] = kSettings[i].environment;
+      }
+  }
+};
+
 struct State {
   std::mutex mutex;
   std::string values[kCount];    // parsed
-  std::string refusals[kCount];  // of the environment's value, until something is set
+  std::string refusals[kCount];  // of what the process started with, until something is set
 
   std::atomic<int> log_level{FL_LOG_WARNING};
   std::atomic<bool> fault_lines{false};
@@ -131,11 +174,14 @@ struct State {
   std::atomic<size_t> max_split{SIZE_MAX};
 
   State() {
+    const Given given;
     for (int i = 0; i < kCount; ++i) {
       const Setting& s = kSettings[i];
-      const char* text = getenv(s.environment);
-      Parsed value = parse(s, text ? text : s.fallback_value);
-      if (!value) refusals[i] = refusal(s, s.environment, text);
+      const std::string text = given.text[i].value_or(s.fallback_value);
+      Parsed value = parse(s, text);
+      if (!value) refusals[i] = refusal(s, given.subject[i], text);
+      // Any setting may be what a file that is refused was meant to set.
+      if (!given.text[i]) refusals[i] = given.refusal;
       values[i] = value ? *value : *parse(s, s.fallback_value);
       publish(i);
     }
@@ -165,19 +211,18 @@ State& state() {
     // A child forked while another thread held the lock could never log.
     pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); },
                    [] { state().mutex.unlock(); });
+    std::set<std::string> told{""};
     for (const std::string& text : made->refusals)
-      if (!text.empty()) write_log(made->values[k_log_file], FL_LOG_ERROR, text + "; the default is used");
+      if (told.insert(text).second) write_log(made->values[k_log_file], FL_LOG_ERROR, text);
     return made;
   }();
   return *s;
 }
 
 int find_setting(const std::string& name) {
-  for (int i = 0; i < kCount; ++i)
-    if (name == kSettings[i].name) return i;
-  std::string names;
-  for (const Setting& s : kSettings) names += (names.empty() ? "" : ", ") + std::string(s.name);
-  throw Error(FL_INVALID, "there is no setting \"" + name + "\"; there are: " + names);
+  const int i = index_of(name);
+  if (i < 0) throw Error(FL_INVALID, unknown(name));
+  return i;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "errors.h"
 #include "fl/chip.h"
+#include "runtime/config_file.h"
 
 namespace {
 
@@ -70,6 +71,36 @@ void hot_settings_follow() {
   CHECK(fl::max_split_bytes() == SIZE_MAX);
   fl::set_setting("garbage_collection_threshold", "0.75");
   CHECK(fl::garbage_collection_threshold() == 0.75);
+}
+
+void a_file_is_read() {
+  CHECK(fl::setting("garbage_collection_threshold") == "0.5" && fl::garbage_collection_threshold() == 0.5);
+  CHECK(fl::setting("fallback_deny") == "aten::sort # 1");
+  CHECK(fl::setting("sync_timeout") == "2.5");  // the environment's
+  const std::string where = kFolder + "/settings:4: max_split_size_mb";
+  CHECK_ERROR(fl::setting("max_split_size_mb"), FL_INVALID, where.c_str(), "\"-1\"");
+}
+
+void files_are_refused_by_line() {
+  const std::string path = kFolder + "/refused";
+  auto refused = [&](const char* text, const char* words) {
+    std::ofstream(path) << text;
+    CHECK_ERROR(fl::read_config_file(path), FL_INVALID, words);
+  };
+  refused("a = 1\nb\n", "refused:2: \"b\" is not of the form");
+  refused(" = 1\n", "refused:1: ");
+  refused("a = \"1\n", "refused:1: ");
+  refused("a = 1\"\n", "refused:1: ");
+  refused("a = \"1\" 2\n", "refused:1: ");
+  refused("a = 1\n\n\na = 2\n", "refused:4: a is set in line 1 already");
+  CHECK_ERROR(fl::read_config_file(kFolder), FL_INVALID, kFolder.c_str(), "cannot be read: Is a directory");
+  CHECK_ERROR(fl::read_config_file(kFolder + "/none"), FL_INVALID, "No such file");
+  std::ofstream(path) << "# all\r\n\r\na=\r\nb = c d # e\r\nc = \"\"";
+  const auto found = fl::read_config_file(path);
+  CHECK(found.size() == 3 && found[0].value.empty() && found[1].value == "c d" && found[2].value.empty() &&
+        found[1].line == 4);
+  std::ofstream(path, std::ios::trunc).close();
+  CHECK(fl::read_config_file(path).empty());
 }
 
 void the_table_is_whole() {
@@ -161,7 +192,12 @@ int main() {
   setenv("FL_FAULT_LINES", "TRUE", 1);
   setenv("FL_SYNC_TIMEOUT", "2.5", 1);
   setenv("FL_LOG_FILE", (kFolder + "/log").c_str(), 1);
+  setenv("FL_CONFIG", (kFolder + "/settings").c_str(), 1);
+  std::ofstream(kFolder + "/settings") << "garbage_collection_threshold = 0.5\nsync_timeout = 3\n"
+                                       << "fallback_deny = \"aten::sort # 1\"\nmax_split_size_mb = -1\n";
   the_environment_is_read();
+  a_file_is_read();
+  files_are_refused_by_line();
   a_bad_environment_is_reported_once_and_refused();
   bad_values_are_refused_by_name();
   hot_settings_follow();
@@ -170,7 +206,8 @@ int main() {
   files_turn_at_10_mb();
   a_forked_child_can_log_and_read_settings();
   int result = check::result();
-  for (const char* name : {"log", "levels", "turning", "turning.1", "turning.2", "turning.3"})
+  for (const char* name :
+       {"log", "settings", "refused", "levels", "turning", "turning.1", "turning.2", "turning.3"})
     unlink((kFolder + "/" + name).c_str());
   rmdir(kFolder.c_str());
   return result;
