@@ -92,6 +92,22 @@ def test_checkpoint_replays_dropout(reentrant):
     assert torch.equal(x.grad, out.detach())
 
 
+def test_compiled_checkpoint_replays_dropout():
+    def block(x):
+        return torch.nn.functional.dropout(x.sin(), 0.5)
+
+    @torch.compile(backend="aot_eager_decomp_partition")
+    def step(x):
+        return torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
+
+    x = torch.ones(1000, device=D, requires_grad=True)
+    for _ in range(2):
+        x.grad = None
+        y = step(x)
+        y.sum().backward()
+        assert 300 < (y != 0).sum() < 700 and torch.equal(x.grad != 0, y != 0)
+
+
 def test_a_generator_of_another_device_is_refused():
     with pytest.raises(RuntimeError, match="generator"):
         torch.rand(3, device=D, generator=torch.Generator())

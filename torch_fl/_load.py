@@ -84,7 +84,16 @@ def _register() -> None:
     torch._register_device_module("fl", fl)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
 
+    _register_graphsafe_rng()
     from . import chips, cuda_view
 
     native.set_chip_finder(chips.find)
     cuda_view.start()
+
+
+def _register_graphsafe_rng() -> None:
+    """Compiled code that computes a part twice, as with checkpoints, draws the same numbers both times."""
+    from torch._functorch._aot_autograd import utils  # import torch brings it; this costs nothing
+
+    if register := getattr(utils, "register_graphsafe_rng_device_type", None):  # in 2.13 and later
+        register("fl")
