@@ -9,8 +9,8 @@
 
 // One body, three instruction sets; the loader picks, by a function of the compiler's that runs before the
 // library is relocated. ThreadSanitizer would instrument that function too, with a call that leads nowhere
-// yet.
-#if defined(SIM_X86_LEVELS) && !defined(__SANITIZE_THREAD__)
+// yet; Clang clones no templates.
+#if defined(SIM_X86_LEVELS) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define SIM_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define SIM_CLONES
