@@ -2,9 +2,9 @@
 //
 // Everything is computed in int64, double or complex double.  Slices whose
 // neighbours lie side by side are scanned together, a row of them at a time;
-// others one by one, in blocks through a buffer.  A long sum is cut into
-// chunks: their totals first, then each chunk from where the ones before it
-// end.  The cut does not depend on the number of threads.
+// others one by one, in blocks through a buffer.  With several threads a long sum is
+// cut into chunks: their totals first, then each chunk from where the ones before
+// it end.
 #include <cmath>
 #include <complex>
 
@@ -186,7 +186,8 @@ struct Scan {
   // Sums of few and long slices: each is cut.
   void sum(Context& context) const {
     const int64_t n = slices.length, chunks = (n + kChunk - 1) / kChunk;
-    if (slices.side_by_side() || slices.count() > 4 || chunks < 4) return run<Sum<A>>();
+    if (slices.side_by_side() || slices.count() > 4 || chunks < 4 || omp_get_max_threads() == 1)
+      return run<Sum<A>>();
     A* totals = static_cast<A*>(context.scratch(size_t(chunks) * sizeof(A)));
     Cursor<3> cursor(slices.space);
     for (int64_t s = 0; s < slices.count(); ++s, cursor.advance(1)) {
@@ -204,16 +205,18 @@ struct Scan {
     }
   }
   A total(const char* in, int64_t begin, int64_t end) const {
-    A x[kBlock], sums[4] = {};
+    A x[kBlock], a{}, b{}, c{}, d{};
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t n = std::min(kBlock, end - i);
       values.load(in + i * in_stride, in_stride, x, n);
       int64_t j = 0;
-      for (; j + 4 <= n; j += 4)
-        for (int k = 0; k < 4; ++k) sums[k] = plus(sums[k], x[j + k]);
-      for (; j < n; ++j) sums[0] = plus(sums[0], x[j]);
+      for (; j + 4 <= n; j += 4) {
+        a = plus(a, x[j]), b = plus(b, x[j + 1]);
+        c = plus(c, x[j + 2]), d = plus(d, x[j + 3]);
+      }
+      for (; j < n; ++j) a = plus(a, x[j]);
     }
-    return plus(plus(sums[0], sums[1]), plus(sums[2], sums[3]));
+    return plus(plus(a, b), plus(c, d));
   }
 
   // Minima and maxima: with each value its position.
@@ -229,9 +232,12 @@ struct Scan {
     for (int64_t i = 0; i < slices.length; i += kBlock) {
       const int64_t n = std::min(kBlock, slices.length - i);
       values.load(at[1] + i * in_stride, in_stride, x, n);
+      if (i == 0) best = x[0];
       char* index = slices.data[2] ? at[2] + i * slices.along[2] : nullptr;
       for (int64_t j = 0; j < n; ++j) {
-        if (i + j == 0 || Best<A, kMax>::takes(best, x[j])) best = x[j], where = i + j;
+        // Seldom the case in a long slice: one comparison finds that out, NaN included.
+        const bool stays = kMax ? x[j] < best : x[j] > best;
+        if (!stays && Best<A, kMax>::takes(best, x[j])) best = x[j], where = i + j;
         x[j] = best;
         if (index) *reinterpret_cast<int64_t*>(index + j * slices.along[2]) = where;
       }

@@ -22,8 +22,11 @@ constexpr int64_t kMostPieces = 64;
 template <class Key, class Entry>
 class Sorter {
   using Bits = typename Key::Bits;
-  static constexpr int kKeyBits = 8 * sizeof(Bits), kDigit = 8, kValues = 1 << kDigit;
-  static constexpr int kDigits = kKeyBits / kDigit;
+  static constexpr int kKeyBits = 8 * sizeof(Bits);
+  // Wide digits, that is few passes, where a slice is much longer than a digit has values.
+  static constexpr int kNarrow = 8, kWide = kKeyBits == 32 ? 11 : 8;
+  static constexpr int digits(int width) { return (kKeyBits + width - 1) / width; }
+  using Counts = int64_t[1 << kWide];
 
  public:
   Sorter(const Tensor& in, const Tensor& out, const Tensor& index, int axis, bool descending)
@@ -45,11 +48,12 @@ class Sorter {
     const int64_t strips = (inner + width - 1) / width;
     ThreadScratch entries(context, size_t(width * n_) * sizeof(Entry)),
         other(context, size_t(n_) * sizeof(Entry)),
-        originals(context, copies_ ? size_t(width * n_) * sizeof(Bits) : 0);
+        originals(context, copies_ || few_ ? size_t(width * n_) * sizeof(Bits) : 0);
     parallel(slices_.count() / inner * strips, std::max<int64_t>(1, kGrain / (width * n_)),
              [&](int64_t begin, int64_t end) {
                Entry *all = entries.get<Entry>(), *spare = other.get<Entry>();
-               Bits* kept = copies_ ? originals.get<Bits>() : nullptr;
+               // A few of each of many slices are looked for in a copy that lies slice by slice.
+               Bits* kept = copies_ || (few_ && width > 1) ? originals.get<Bits>() : nullptr;
                for (int64_t i = begin; i < end; ++i) {
                  Cursor<3> cursor(slices_.space, i / strips, 1);
                  const int64_t first = i % strips * width, m = std::min(width, inner - first);
@@ -70,17 +74,23 @@ class Sorter {
   // m neighbouring slices by one thread.
   void strip(char** at, int64_t m, Entry* all, Entry* spare, Bits* kept) const {
     const int64_t step = slices_.space.inner_stride(0), along = slices_.along[0];
-    for (int64_t i = 0; i < n_; ++i)
+    for (int64_t i = 0; kept && i < n_; ++i)
+      for (int64_t j = 0; j < m; ++j) kept[j * n_ + i] = read(at[0] + j * step + i * along);
+    if (few_) {
       for (int64_t j = 0; j < m; ++j) {
-        all[j * n_ + i] = entry(at[0] + j * step, i);
-        if (kept) kept[j * n_ + i] = read(at[0] + j * step + i * along);
+        Entry* a = all + j * n_;
+        best(a, kept ? best_of(reinterpret_cast<char*>(kept + j * n_), sizeof(Bits), 0, n_, a)
+                     : best_of(at[0] + j * step, along, 0, n_, a));
       }
-    for (int64_t j = 0; j < m; ++j) {
-      Entry* a = all + j * n_;
-      if (few_) best(a, n_);
-      else if (n_ <= kShort) std::sort(a, a + n_);
-      else if (Entry* sorted = by_digits(a, spare, n_); sorted != a)
-        std::memcpy(a, sorted, size_t(n_) * sizeof(Entry));
+    } else {
+      for (int64_t i = 0; i < n_; ++i)
+        for (int64_t j = 0; j < m; ++j) all[j * n_ + i] = entry(at[0] + j * step, i);
+      for (int64_t j = 0; j < m; ++j) {
+        Entry* a = all + j * n_;
+        if (n_ <= kShort) std::sort(a, a + n_);
+        else if (Entry* sorted = by_digits(a, spare, n_); sorted != a)
+          std::memcpy(a, sorted, size_t(n_) * sizeof(Entry));
+      }
     }
     for (int64_t j = 0; j < m; ++j) {
       char* to[3];
@@ -111,22 +121,26 @@ class Sorter {
 
   // From the lowest digit up, between two arrays; returns where the result is.
   static Entry* by_digits(Entry* from, Entry* to, int64_t n) {
-    int64_t counts[kDigits][kValues] = {};
+    constexpr int kDigits = digits(kNarrow);
+    int64_t counts[kDigits][1 << kNarrow] = {};
     for (int64_t i = 0; i < n; ++i)
-      for (int d = 0; d < kDigits; ++d) ++counts[d][digit(from[i], d)];
+      for (int d = 0; d < kDigits; ++d) ++counts[d][digit<kNarrow>(from[i], d)];
     for (int d = 0; d < kDigits; ++d) {
-      if (counts[d][digit(from[0], d)] == n) continue;  // all alike
+      if (counts[d][digit<kNarrow>(from[0], d)] == n) continue;  // all alike
       int64_t sum = 0;
       for (int64_t& c : counts[d]) {
         int64_t count = c;
         c = sum, sum += count;
       }
-      for (int64_t i = 0; i < n; ++i) to[counts[d][digit(from[i], d)]++] = from[i];
+      for (int64_t i = 0; i < n; ++i) to[counts[d][digit<kNarrow>(from[i], d)]++] = from[i];
       std::swap(from, to);
     }
     return from;
   }
-  static unsigned digit(const Entry& e, int d) { return unsigned(e.key() >> (d * kDigit)) & (kValues - 1); }
+  template <int kWidth>
+  static unsigned digit(const Entry& e, int d) {
+    return unsigned(e.key() >> (d * kWidth)) & ((1u << kWidth) - 1);
+  }
 
   // Each slice by all threads.
   void one_by_one(Context& context) {
@@ -134,8 +148,7 @@ class Sorter {
     Entry* a = static_cast<Entry*>(context.scratch(size_t(n_) * sizeof(Entry)));
     Entry* b = few_ ? nullptr : static_cast<Entry*>(context.scratch(size_t(n_) * sizeof(Entry)));
     Bits* kept = copies_ ? static_cast<Bits*>(context.scratch(size_t(n_) * sizeof(Bits))) : nullptr;
-    auto* counts =
-        static_cast<int64_t (*)[kValues]>(context.scratch(size_t(pieces) * kValues * sizeof(int64_t)));
+    auto* counts = static_cast<Counts*>(context.scratch(size_t(pieces) * sizeof(Counts)));
     // f(piece, begin, end) for each piece of 0 … n-1.
     auto each_piece = [&](int64_t n, auto&& f) {
       parallel(pieces, 1, [&](int64_t p, int64_t q) {
@@ -154,7 +167,7 @@ class Sorter {
       if (few_) {
         int64_t found[kMostPieces];
         each_piece(n_, [&](int64_t p, int64_t begin, int64_t end) {
-          found[p] = best_of(at[0], begin, end, a + begin);
+          found[p] = best_of(at[0], slices_.along[0], begin, end, a + begin);
         });
         int64_t all = found[0];
         for (int64_t p = 1; p < pieces; all += found[p++])
@@ -168,28 +181,29 @@ class Sorter {
   }
 
   template <class EachPiece>
-  Entry* by_digits_together(const char* in, Entry* from, Entry* to, int64_t (*counts)[kValues],
-                            int64_t pieces, EachPiece&& each_piece) const {
-    each_piece(n_, [&](int64_t, int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) from[i] = entry(in, i);
-    });
-    for (int d = 0; d < kDigits; ++d) {
+  Entry* by_digits_together(const char* in, Entry* from, Entry* to, Counts* counts, int64_t pieces,
+                            EachPiece&& each_piece) const {
+    for (int d = 0; d < digits(kWide); ++d) {
       each_piece(n_, [&](int64_t p, int64_t begin, int64_t end) {
-        std::fill(counts[p], counts[p] + kValues, 0);
-        for (int64_t i = begin; i < end; ++i) ++counts[p][digit(from[i], d)];
+        int64_t* count = counts[p];
+        std::fill(count, count + (1 << kWide), 0);
+        if (d == 0)
+          for (int64_t i = begin; i < end; ++i) from[i] = entry(in, i);
+        for (int64_t i = begin; i < end; ++i) ++count[digit<kWide>(from[i], d)];
       });
       int64_t sum = 0, alike = 0;
-      for (int v = 0; v < kValues; ++v) {
-        int64_t start = sum;
+      for (int v = 0; v < 1 << kWide; ++v) {
+        const int64_t start = sum;
         for (int64_t p = 0; p < pieces; ++p) {
-          int64_t count = counts[p][v];
+          const int64_t count = counts[p][v];
           counts[p][v] = sum, sum += count;
         }
         alike = std::max(alike, sum - start);
       }
       if (alike == n_) continue;
       each_piece(n_, [&](int64_t p, int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) to[counts[p][digit(from[i], d)]++] = from[i];
+        int64_t* place = counts[p];
+        for (int64_t i = begin; i < end; ++i) to[place[digit<kWide>(from[i], d)]++] = from[i];
       });
       std::swap(from, to);
     }
@@ -198,13 +212,12 @@ class Sorter {
 
   // The wanted ones (or all, if there are fewer) of begin … end-1, in any order.  A block
   // of keys without one below the threshold is passed over.
-  int64_t best_of(const char* in, int64_t begin, int64_t end, Entry* kept) const {
-    constexpr int64_t kBlock = 256;
-    const int64_t room = std::min(end - begin, std::max<int64_t>(2 * wanted_, 512));
+  int64_t best_of(const char* in, int64_t along, int64_t begin, int64_t end, Entry* kept) const {
+    constexpr int64_t kBlock = 64;
+    const int64_t room = std::min(end - begin, std::max<int64_t>(4 * wanted_, 64));
     int64_t count = 0;
     bool limited = false;
     Bits threshold = 0;  // when limited, the key of the worst that is kept
-    const int64_t along = slices_.along[0];
     Bits keys[kBlock];
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t n = std::min(kBlock, end - i);

@@ -78,6 +78,17 @@ def test_logcumsumexp(dtype):
         check(torch.logcumsumexp, infinite[:3] * 1, 0)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_logcumsumexp_of_complex_numbers(dtype):
+    with no_fallback():
+        for x in layouts(tensor(3, 17, 4, dtype=dtype) * 3):
+            for dim in (0, 1, 2):
+                check(torch.logcumsumexp, x, dim, rtol=1e-3, atol=1e-3)
+        check(torch.logcumsumexp, tensor(5, dtype=dtype) * 400, 0)
+        check(torch.logcumsumexp, tensor(dtype=dtype), 0)
+        check(torch.logcumsumexp, tensor(0, 3, dtype=dtype), 0)
+
+
 def test_gradients_of_cumulation():
     x = tensor(3, 5)
     x[1, 2] = 0

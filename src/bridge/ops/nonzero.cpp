@@ -26,23 +26,33 @@ Tensor truth(Call& call, const Tensor& self) {
 void coordinates(Call& call, const Tensor& numbers, IntArrayRef sizes, const Tensor& out, const Tensor* count,
                  int64_t fill) {
   static Programs programs;
+  // Below 2^53 a quotient in F64 is exact when it is cut off, and no integer division is as fast.
+  auto does = [&](unsigned op) { return call.claims(FL_ENTRY_POINTWISE, op, FL_F64); };
+  const bool fast = does(FL_OP_DIV) && does(FL_OP_TRUNC) && does(FL_OP_CAST);
+  auto quotient = [&](Expr a, Expr b) {
+    if (!fast) return apply(FL_OP_DIV_TRUNC, a, b);
+    return trunc(a.cast(FL_F64) / b.cast(FL_F64)).cast(FL_I64);
+  };
   int64_t step = 1;
   for (int64_t d = static_cast<int64_t>(sizes.size()); d-- > 0; step *= sizes[d]) {
     Tensor column = out.select(1, d);
-    const fl_program* program = programs.get(count != nullptr, [&](Builder& b) {
-      Expr number{&b, b.load(0, FL_I64)}, below{&b, b.scalar(0, FL_I64)}, size{&b, b.scalar(1, FL_I64)};
-      Expr at = apply(FL_OP_REM_TRUNC, apply(FL_OP_DIV_TRUNC, number, below), size);
-      if (count) {
-        Expr row{&b, b.index(-1, FL_I64)}, rows{&b, b.load(1, FL_I64)}, other{&b, b.scalar(2, FL_I64)};
-        at = select(row < rows, at, other);
-      }
-      b.store(0, at.v, FL_I64);
-    });
-    bool done = count
-                    ? run_program(call, program, {&column}, {&numbers, count},
-                                  {scalar_i(step), scalar_i(sizes[d]), scalar_i(fill)}, Order::kRows)
-                    : run_program(call, program, {&column}, {&numbers}, {scalar_i(step), scalar_i(sizes[d])});
-    if (!done) throw_refused(call, "integer programs", at::kLong);
+    const bool innermost = step == 1, outermost = d == 0;
+    const fl_program* program =
+        programs.get(key_of(count != nullptr, innermost, outermost, fast), [&](Builder& b) {
+          Expr at{&b, b.load(0, FL_I64)}, below{&b, b.scalar(0, FL_I64)}, size{&b, b.scalar(1, FL_I64)};
+          if (!innermost) at = quotient(at, below);
+          if (!outermost) at = at - quotient(at, size) * size;
+          if (count) {
+            Expr row{&b, b.index(-1, FL_I64)}, rows{&b, b.load(1, FL_I64)}, other{&b, b.scalar(2, FL_I64)};
+            at = select(row < rows, at, other);
+          }
+          b.store(0, at.v, FL_I64);
+        });
+    const fl_scalar by = scalar_i(step), size = scalar_i(sizes[d]);
+    if (count ? !run_program(call, program, {&column}, {&numbers, count}, {by, size, scalar_i(fill)},
+                             Order::kRows)
+              : !run_program(call, program, {&column}, {&numbers}, {by, size}))
+      throw_refused(call, "integer programs", at::kLong);
   }
 }
 
