@@ -1,5 +1,6 @@
 // The third tier: an operator on the CPU, announced, counted and by the policy.
 #include <ATen/MemoryOverlap.h>
+#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/Resize.h>
 #include <c10/util/Exception.h>
@@ -69,6 +70,22 @@ const std::unordered_set<std::string>& takes_host_tensors() {
   return names;
 }
 
+// Where the CPU's kernel for these arguments is.
+c10::DispatchKeySet host_keys(const Stack& arguments) {
+  c10::DispatchKeySet keys(c10::DispatchKey::CPU);
+  auto see = [&](const Tensor& t) {
+    if (!t.defined()) return;
+    if (t.is_sparse()) keys = keys.add(c10::DispatchKey::SparseCPU);
+    else if (at::sparse_csr::is_sparse_compressed(t)) keys = keys.add(c10::DispatchKey::SparseCsrCPU);
+  };
+  for (const c10::IValue& v : arguments) {
+    if (v.isTensor()) see(v.toTensor());
+    else if (v.isTensorList())
+      for (const Tensor& t : v.toTensorVector()) see(t);
+  }
+  return keys;
+}
+
 struct HostCall {
   const c10::OperatorHandle& op;
   const c10::FunctionSchema& schema;
@@ -95,7 +112,9 @@ struct HostCall {
         return host;
       }
     Tensor host;
-    if (out) {
+    if (t.layout() != at::kStrided) {
+      host = t.to(at::kCPU);
+    } else if (out) {
       host = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU));
       if (t.numel() != 0) host.copy_(t), bytes += t.nbytes();
     } else {
@@ -115,6 +134,11 @@ struct HostCall {
   // Brings what was written back to the device.
   void write_back() {
     for (auto& [t, host] : written) {
+      if (t.layout() != at::kStrided) {
+        if (t.layout() != at::kSparse) at::resize_as_sparse_(t, host);
+        t.copy_(host);
+        continue;
+      }
       if (host.sizes() != t.sizes()) t.resize_(host.sizes());
       if (t.numel() == 0) continue;
       if (is_mapped(t) && host.storage().data() == host_storage(t)) continue;
@@ -236,6 +260,13 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
   if (host_tensor && call.device && !host_tensors_allowed)
     throw_mixed_devices(record, *call.device, host_tensor->device());
 
+  const c10::DispatchKeySet keys = host_keys(host);
+  const c10::DispatchKey first = keys.highestPriorityTypeId();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      first == c10::DispatchKey::CPU || op.hasComputedKernelForDispatchKey(first), "Could not run '",
+      schema.name(), "' with ",
+      first == c10::DispatchKey::SparseCPU ? "sparse coordinate" : "sparse compressed",
+      " tensors: neither this device nor PyTorch's CPU has a kernel for them");
   announce_fallback(record, describe(host).c_str());
   int64_t started = now_ns();
 
@@ -272,7 +303,7 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
     }
   }
   Stack results = host;
-  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &results);
+  op.redispatchBoxed(keys, &results);
 
   call.write_back();
   torch::jit::drop(*stack, n);
@@ -352,8 +383,6 @@ const char* const kStructured[] = {"_linalg_solve_ex",
                                    "_upsample_nearest_exact3d",
                                    "_upsample_nearest_exact3d_backward",
                                    "slow_conv_transpose2d",
-                                   "_convert_indices_from_coo_to_csr",
-                                   "_convert_indices_from_csr_to_coo",
                                    "hash_tensor"};
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -362,6 +391,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
+}
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
+}
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
 }
 
