@@ -31,7 +31,7 @@ Tensor& searchsorted_out(const Tensor& sorted, const Tensor& self, bool out_int3
                          const std::optional<Tensor>& sorter, Tensor& out) {
   static Op op("aten::searchsorted.Tensor_out");
   Tensor order = sorter ? *sorter : Tensor();
-  for (const Tensor* t : {&self, &out, &order})
+  for (const Tensor* t : std::initializer_list<const Tensor*>{&self, &out, &order})
     if (t->defined() && t->device() != sorted.device()) throw_mixed_devices(op, sorted.device(), t->device());
   at::native::searchsorted_pre_check(sorted, self, out, out_int32, right, side, order);
   at::native::resize_output(out, self.sizes());
