@@ -340,9 +340,6 @@ const char* const kStructured[] = {"_linalg_solve_ex",
                                    "linalg_qr",
                                    "lu_unpack",
                                    "triangular_solve",
-                                   "linalg_cross",
-                                   "renorm",
-                                   "renorm_",
                                    "fractional_max_pool2d",
                                    "fractional_max_pool2d_backward",
                                    "fractional_max_pool3d",
@@ -382,8 +379,7 @@ const char* const kStructured[] = {"_linalg_solve_ex",
                                    "_upsample_nearest_exact2d_backward",
                                    "_upsample_nearest_exact3d",
                                    "_upsample_nearest_exact3d_backward",
-                                   "slow_conv_transpose2d",
-                                   "hash_tensor"};
+                                   "slow_conv_transpose2d"};
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : kStructured)

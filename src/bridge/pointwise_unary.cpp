@@ -1,6 +1,7 @@
 // Elementwise operators of one tensor: a line each.
 #include <ATen/NativeFunctions.h>
 #include <ATen/CPUFunctions.h>
+#include <ATen/native/Normalization.h>
 #include <ATen/native/TensorCompare.h>
 #include <ATen/native/UnaryOps.h>
 
@@ -57,6 +58,8 @@ STUB(rsqrt_stub, "aten::rsqrt", rsqrt(x))
 STUB(sgn_stub, "aten::sgn", sign(x))
 STUB(sigmoid_stub, "aten::sigmoid", sigmoid(x))
 STUB(sign_stub, "aten::sign", x.type() == FL_BOOL ? x : sign(x))
+STUB_WITH(renorm_scale_factor_stub, "aten::renorm", (double largest), (largest), (largest),
+          select(x > y, y / (x + 1e-7), x.like(1)))
 STUB(signbit_stub, "aten::signbit", x.is_real() ? apply(FL_OP_COPYSIGN, x.like(1), x) < 0 : x < 0)
 STUB(sin_stub, "aten::sin", sin(x))
 STUB(sinc_stub, "aten::sinc", select(x == 0, x.like(1), sin(x * kPi) / (x * kPi)))
@@ -153,6 +156,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   OUT(special_modified_bessel_k0, out) OUT(special_modified_bessel_k1, out) OUT(special_ndtri, out)
   OUT(special_scaled_modified_bessel_k0, out) OUT(special_scaled_modified_bessel_k1, out)
   OUT(special_spherical_bessel_j0, out)
+  OUT(renorm, out)
   NATIVE(abs, out, abs_out)
   NATIVE0(angle, angle)
   NATIVE(angle, out, angle_out)

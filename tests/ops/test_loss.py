@@ -60,3 +60,70 @@ def test_elementwise_losses(reduction):
     check(F.binary_cross_entropy, p, t, reduction=reduction, grad=True)
     check(F.binary_cross_entropy_with_logits, a, t, reduction=reduction, grad=True)
     check(F.kl_div, p.detach().log().requires_grad_(), t, reduction=reduction, grad=True)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_binary_cross_entropy(reduction, dtype):
+    x, t = tensor(6, 5, dtype=dtype).sigmoid(), tensor(6, 5, dtype=dtype, seed=1).sigmoid()
+    x[0, 0], x[1, 1] = 0, 1
+    w = tensor(5, dtype=dtype).abs()
+    with no_fallback("aten::_assert_async.msg"):
+        check(F.binary_cross_entropy, x.clone().requires_grad_(), t, reduction=reduction, grad=True, rtol=1e-2 if dtype == torch.float16 else None)
+        check(lambda x, t, w: F.binary_cross_entropy(x, t, w, reduction=reduction), x.t().clone().requires_grad_(), t.t(),
+              w[:1].expand(6), grad=True, rtol=1e-2 if dtype == torch.float16 else None)  # fmt: skip
+    check(F.binary_cross_entropy, x[:0], t[:0], reduction=reduction)
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        F.binary_cross_entropy(to_device(x + 1), to_device(t), reduction=reduction).cpu()
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_margin_losses(reduction):
+    x = tensor(7, 5).requires_grad_()
+    with no_fallback():
+        for p in (1, 2):
+            check(F.multi_margin_loss, x, targets(7), p=p, margin=0.7, reduction=reduction, grad=True)
+            check(lambda x, t, w: F.multi_margin_loss(x, t, p=p, weight=w, reduction=reduction), x, targets(7),
+                  tensor(5).abs(), grad=True)  # fmt: skip
+        labels = torch.tensor([[3, 0, -1, 1, 2], [-1, 0, 0, 0, 0], [1, 1, 2, 3, 4]])
+        check(F.multilabel_margin_loss, tensor(3, 5).requires_grad_(), labels, reduction=reduction, grad=True)
+    check(F.multi_margin_loss, tensor(5).requires_grad_(), targets(), reduction=reduction, grad=True)
+    check(F.multilabel_margin_loss, tensor(5).requires_grad_(), labels[0], reduction=reduction, grad=True)
+    with pytest.raises(RuntimeError):
+        F.multi_margin_loss(to_device(x), to_device(targets(6)), reduction=reduction)
+    with pytest.raises((IndexError, RuntimeError)):
+        F.multi_margin_loss(to_device(x), to_device(targets(7) + 5), reduction=reduction).cpu()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_ctc(dtype, reduction):
+    x = tensor(9, 4, 6, dtype=dtype).log_softmax(2).requires_grad_()
+    inputs, lengths = torch.tensor([9, 7, 5, 9]), torch.tensor([3, 2, 0, 4])
+    padded = torch.tensor([[1, 2, 2, 0], [3, 3, 0, 0], [0, 0, 0, 0], [5, 4, 3, 2]])
+    flat = torch.tensor([1, 2, 2, 3, 3, 5, 4, 3, 2])
+    with no_fallback():
+        for t in (padded, flat, flat.int()):
+            check(lambda x, t: F.ctc_loss(x, t, inputs.tolist(), lengths.tolist(), reduction=reduction), x, t, grad=True)
+            check(lambda x, t, i, n: F.ctc_loss(x, t, i, n, reduction=reduction), x, t, inputs, lengths, grad=True)
+    impossible = torch.tensor([2, 7, 5, 9])  # two steps for three labels
+    for zero in (False, True):
+        check(lambda x, t: F.ctc_loss(x, t, impossible.tolist(), lengths.tolist(), reduction=reduction, zero_infinity=zero), x, flat)
+    check(lambda x, t: F.ctc_loss(x, t, impossible.tolist(), lengths.tolist(), reduction=reduction, zero_infinity=True), x, flat, grad=True)
+    for bad in ([10, 7, 5, 9], [9, 7, 5]):
+        with pytest.raises(RuntimeError):
+            F.ctc_loss(to_device(x), to_device(flat), bad, lengths.tolist())
+
+
+def test_rrelu():
+    x = tensor(40, 50)
+    check(lambda x: F.rrelu(x), x.clone().requires_grad_(), grad=True)
+    there = to_device(x).requires_grad_()
+    with no_fallback():
+        y = F.rrelu(there, 0.1, 0.3, training=True)
+        y.sum().backward()
+    slope = there.grad.cpu()
+    assert (slope[x > 0] == 1).all() and slope[x <= 0].min() >= 0.1 and slope[x <= 0].max() <= 0.3
+    torch.testing.assert_close(y.detach().cpu(), x * slope)
+    z = to_device(x)
+    assert F.rrelu_(z, training=True) is z and (z.cpu()[x > 0] == x[x > 0]).all()

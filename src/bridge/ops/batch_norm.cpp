@@ -285,11 +285,26 @@ Three legit(const Tensor& x, const std::optional<Tensor>& weight, const std::opt
   return {r.y, r.mean, r.rstd};
 }
 
+std::tuple<Tensor&, Tensor&, Tensor&> legit_out(const Tensor& x, const std::optional<Tensor>& weight,
+                                                const std::optional<Tensor>& bias, Tensor& mean, Tensor& var,
+                                                bool training, double momentum, double eps, Tensor& out,
+                                                Tensor& save_mean, Tensor& save_rstd) {
+  return batch_norm_forward_out(x, weight, bias, mean, var, training, momentum, eps, out, save_mean,
+                                save_rstd);
+}
+
 Three legit_no_stats(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
                      bool training, double momentum, double eps) {
   static Op op("aten::_native_batch_norm_legit.no_stats");
   Result r = run(op, x, weight, bias, {}, {}, training, momentum, eps);
   return {r.y, r.mean, r.rstd};
+}
+
+std::tuple<Tensor&, Tensor&, Tensor&> legit_no_stats_out(const Tensor& x, const std::optional<Tensor>& weight,
+                                                         const std::optional<Tensor>& bias, bool training,
+                                                         double momentum, double eps, Tensor& out,
+                                                         Tensor& save_mean, Tensor& save_rstd) {
+  return batch_norm_forward_out(x, weight, bias, {}, {}, training, momentum, eps, out, save_mean, save_rstd);
 }
 
 Three legit_no_training(const Tensor& x, const std::optional<Tensor>& weight,
@@ -361,7 +376,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("native_batch_norm.out", batch_norm_forward_out);
   m.impl("native_batch_norm_backward", batch_norm_backward_legacy);
   m.impl("_native_batch_norm_legit", legit);
+  m.impl("_native_batch_norm_legit.out", legit_out);
   m.impl("_native_batch_norm_legit.no_stats", legit_no_stats);
+  m.impl("_native_batch_norm_legit.no_stats_out", legit_no_stats_out);
   m.impl("_native_batch_norm_legit_no_training", legit_no_training);
   m.impl("_batch_norm_with_update", with_update);
   m.impl("_batch_norm_no_update", no_update);

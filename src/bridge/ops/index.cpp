@@ -6,6 +6,7 @@
 #include <ATen/ops/gather_meta.h>
 #include <ATen/ops/index_cpu_dispatch.h>
 #include <ATen/ops/index_native.h>
+#include <ATen/ops/index_reduce_meta.h>
 #include <ATen/ops/scatter_add_meta.h>
 #include <ATen/ops/scatter_meta.h>
 #include <ATen/ops/scatter_reduce_meta.h>
@@ -319,7 +320,25 @@ Tensor& scatter_reduce_two_out(const Tensor& self, int64_t dim, const Tensor& in
   return out;
 }
 
+// scatter_reduce with one index for each slice.
+Tensor& index_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                         c10::string_view reduce, bool include_self, Tensor& out) {
+  static Op op("aten::index_reduce.out");
+  Into<at::meta::structured_index_reduce> shape(out);
+  shape.meta(self, dim, index, source, reduce, include_self);
+  Call call(op, self);
+  call.composed();
+  Tensor to = at_least_1d(self), from = at_least_1d(source), result = at_least_1d(out);
+  dim = at::maybe_wrap_dim(dim, to.dim());
+  at::DimVector sizes(from.dim(), 1);
+  sizes[dim] = index.numel();
+  Tensor places = index.reshape(sizes).to(at::kLong).expand(from.sizes());
+  at::scatter_reduce_out(result, to, dim, places, from, reduce, include_self);
+  return out;
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("index_reduce.out", index_reduce_out);
   m.impl("index.Tensor", index_tensor);
   m.impl("index.Tensor_out", index_tensor_out);
   m.impl("_index_put_impl_", index_put_impl);

@@ -197,38 +197,76 @@ void arange_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::
   if (!range_into(call, out, start, step)) throw_refused(call, "pointwise", out.scalar_type());
 }
 
-// From both ends towards the middle, so that both are met exactly.
-void linspace_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end,
-                     int64_t steps) {
-  static Op op("aten::linspace");
+// From both ends towards the middle, so that both are met exactly; to the power of which `base`
+// is raised, if given.
+void spaced_into(Call& call, const Tensor& out, const at::Scalar& start, const at::Scalar& end, int64_t steps,
+                 const at::Scalar* base) {
   static Programs programs;
-  Tensor out = iter.tensor(0);
-  Call call(op, out);
   ScalarType dtype = out.scalar_type();
   bool integral = at::isIntegralType(dtype, true);
   uint8_t memory = dtype_of(out), target = to_register(dtype);
   uint8_t type = at::isComplexType(dtype) ? target : range_type(call, integral ? at::kDouble : dtype);
-  const fl_program* program = programs.get(key_of(memory, type), [&](Builder& b) {
+  const fl_program* program = programs.get(key_of(memory, type, base != nullptr), [&](Builder& b) {
     Value n = b.index(-1, FL_I64), first = b.scalar(0, type), last = b.scalar(1, type),
           step = b.scalar(2, type);
     Value up = b.op(FL_OP_ADD, first, b.op(FL_OP_MUL, step, b.cast(n, type)));
     Value left = b.op(FL_OP_SUB, b.scalar(3, FL_I64), n);
     Value down = b.op(FL_OP_SUB, last, b.op(FL_OP_MUL, step, b.cast(left, type)));
     Value v = b.select(b.op(FL_OP_LT, n, b.scalar(4, FL_I64)), up, down);
+    if (base) v = b.op(FL_OP_POW, b.scalar(5, type), v);
     b.store(0, b.cast(v, target), memory);
   });
   fl_scalar step{};
-  if (type == FL_C64 || type == FL_C128) {
+  if (steps > 1 && (type == FL_C64 || type == FL_C128)) {
     auto d = (end.toComplexDouble() - start.toComplexDouble()) / static_cast<double>(steps - 1);
     step.v.f = d.real(), step.imag = d.imag();
-  } else {
+  } else if (steps > 1) {
     step.v.f = (end.toDouble() - start.toDouble()) / static_cast<double>(steps - 1);
   }
-  if (!run_program(
-          call, program, {&out}, {},
-          {to_scalar(start, type), to_scalar(end, type), step, scalar_i(steps - 1), scalar_i(steps / 2)},
-          Order::kKeep))
-    throw_refused(call, "pointwise", dtype);
+  bool done = base ? run_program(call, program, {&out}, {},
+                                 {to_scalar(start, type), to_scalar(end, type), step, scalar_i(steps - 1),
+                                  scalar_i(steps / 2), to_scalar(*base, type)},
+                                 Order::kKeep)
+                   : run_program(call, program, {&out}, {},
+                                 {to_scalar(start, type), to_scalar(end, type), step, scalar_i(steps - 1),
+                                  scalar_i(steps / 2)},
+                                 Order::kKeep);
+  if (!done) throw_refused(call, "pointwise", dtype);
+}
+
+void linspace_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end,
+                     int64_t steps) {
+  static Op op("aten::linspace");
+  Tensor out = iter.tensor(0);
+  Call call(op, out);
+  spaced_into(call, out, start, end, steps, nullptr);
+}
+
+// A number as the dtype holds it: an integer's fraction is gone, a float is rounded.
+at::Scalar held(const at::Scalar& value, ScalarType dtype) {
+  if (at::isComplexType(dtype)) return value;
+  if (at::isIntegralType(dtype, true)) return value.toLong();
+  if (dtype == at::kFloat) return static_cast<double>(value.toFloat());
+  return dtype == at::kBFloat16 ? static_cast<double>(static_cast<float>(value.to<at::BFloat16>()))
+                                : value.toDouble();
+}
+
+Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base,
+                     Tensor& out) {
+  static Op op("aten::logspace.out");
+  TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
+  TORCH_CHECK_NOT_IMPLEMENTED(out.scalar_type() != at::kBool && out.scalar_type() != at::kComplexHalf,
+                              "\"logspace_cpu\" not implemented for '", c10::toString(out.scalar_type()),
+                              "'");
+  if (out.numel() != steps) out.resize_({steps});
+  if (steps == 0) return out;
+  Call call(op, out);
+  at::Scalar number = base, last = steps == 1 ? start : end;
+  // One step alone is not rounded to an integer first.
+  bool keep = steps == 1 && !at::isComplexType(out.scalar_type());
+  spaced_into(call, out, keep ? at::Scalar(start.toDouble()) : held(start, out.scalar_type()),
+              keep ? at::Scalar(start.toDouble()) : held(last, out.scalar_type()), steps, &number);
+  return out;
 }
 
 Tensor& eye_m_out(int64_t n, int64_t m, Tensor& out) {
@@ -247,7 +285,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("cat", cat);
   m.impl("cat.out", cat_out);
   m.impl("flip", flip);
-  m.impl("roll", at::native::roll);  // narrows and a cat
+  m.impl("roll", at::native::roll);                        // narrows and a cat
+  m.impl("channel_shuffle", at::native::channel_shuffle);  // a permuted view
   m.impl("triu.out", triu_out);
   m.impl("tril.out", tril_out);
   m.impl("arange.start_out",
@@ -255,6 +294,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
              at::native::arange_out));
   m.impl("linspace.out", static_cast<Tensor& (*)(const at::Scalar&, const at::Scalar&, int64_t, Tensor&)>(
                              at::native::linspace_out));
+  m.impl("logspace.out", logspace_out);
   m.impl("eye.out", eye_out);
   m.impl("eye.m_out", eye_m_out);
 }

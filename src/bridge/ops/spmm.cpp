@@ -165,6 +165,13 @@ Tensor rows_of(Call& call, const Tensor& row_begin, int64_t count) {
   static Programs nexts, steps, lasts;
   const int64_t m = row_begin.size(0) - 1;
   const uint8_t memory = dtype_of(row_begin);
+  if (call.claims(FL_ENTRY_SCAN, FL_SCAN_SUM, FL_I64)) {
+    // How many rows begin at or before j.
+    Tensor begins = row_begin.to(at::kLong).clamp(0, count), marks = at::zeros({count + 1}, begins.options());
+    marks.scatter_add_(0, begins, at::ones({1}, begins.options()).expand_as(begins));
+    Tensor row = marks.narrow(0, 0, count).cumsum(0).sub_(1);
+    return row.masked_fill_(row.lt(0), m);
+  }
   // Bisection of all values at once: `row` is the largest known to begin at or before j.
   Tensor row = at::zeros({count}, row_begin.options().dtype(at::kLong)), next = at::empty_like(row);
   const fl_program* ahead = nexts.get(0, [](Builder& b) {

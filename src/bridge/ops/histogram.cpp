@@ -1,0 +1,189 @@
+// Counting: bincount, histc, histogram and histogramdd.  Each value's bin is computed where the
+// values are; scatter counts.
+#include <ATen/native/Histogram.h>
+#include <ATen/ops/_histogramdd_bin_edges_native.h>
+#include <ATen/ops/_histogramdd_from_bin_cts_native.h>
+#include <ATen/ops/_histogramdd_from_bin_tensors_native.h>
+#include <ATen/ops/histc_native.h>
+#include <ATen/ops/histogram_native.h>
+
+#include <ATen/OpMathType.h>
+
+#include "bridge/expr.h"
+#include "bridge/ops/indexing.h"
+
+namespace fl::bridge {
+namespace {
+
+enum class Bins { kLinear, kLinearChecked, kSearched };
+
+// The bin that a division gives each value, in one launch; where it has none, the number of bins.
+Tensor divided(Call& call, const Tensor& x, const Tensor& first, const Tensor& last, int64_t bins) {
+  static Programs programs;
+  Tensor out = empty_like(x, x.sizes(), at::kLong);
+  const uint8_t type = dtype_of(x);
+  const fl_program* program = programs.get(type, [&](Builder& b) {
+    Expr v{&b, b.load(0, type)}, low{&b, b.load(1, type)}, high{&b, b.load(2, type)},
+        count{&b, b.scalar(0, type)}, n{&b, b.scalar(1, FL_I64)};
+    Expr inside = (v >= low) & (v <= high);  // not NaN
+    Expr bin = select(inside, (v - low) * count / (high - low), v.like(0)).cast(FL_I64);
+    b.store(0, select(inside, min(bin, n - 1), n).v, FL_I64);
+  });
+  if (!run_program(call, program, {&out}, {&x, &first, &last},
+                   {scalar_f(static_cast<double>(bins)), scalar_i(bins)}))
+    throw_refused(call, "pointwise", x.scalar_type());
+  return out;
+}
+
+// The bin of each value; its number of bins where it has none.
+Tensor bins_of(Call& call, const Tensor& x, const Tensor& edges, Bins how) {
+  const int64_t bins = edges.size(0) - 1;
+  Tensor first = edges.select(0, 0), last = edges.select(0, bins), bin;
+  if (how == Bins::kLinear && !at::isReducedFloatingType(x.scalar_type()))
+    return divided(call, x, first, last, bins);
+  if (how == Bins::kSearched) {
+    bin = at::searchsorted(edges.contiguous(), x.contiguous(), /*out_int32=*/false, /*right=*/true) - 1;
+  } else {
+    // Halves are rounded after each step, as on the CPU.
+    bin = x.sub(first).mul(bins).div(last.sub(first)).nan_to_num(0, 0, 0).clamp(0, bins).to(at::kLong);
+    if (how == Bins::kLinearChecked) {
+      // The division may be one off what the edges say.
+      Tensor low = bin.sub(1).clamp_min(0), right = low - 1;
+      for (int64_t k = 0; k < 3; ++k) {
+        Tensor at_edge = low.add(k),
+               edge = edges.index_select(0, at_edge.clamp_max(bins).flatten()).view_as(x);
+        right = right +
+                at::logical_and(edge.le(x), at_edge.le(at::minimum(bin.add(1), at_edge.new_full({}, bins))));
+      }
+      bin = right;
+    }
+  }
+  bin = bin.clamp_max(bins - 1);  // the last bin has its right edge
+  return bin.masked_fill(at::logical_or(x.lt(first), x.gt(last)).logical_or(x.isnan()), bins);
+}
+
+void count_into(Op& op, const Tensor& self, const std::optional<Tensor>& weight, bool density, Tensor& hist,
+                const at::TensorList& edges, Bins how) {
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()),
+                              "\"histogram_cpu\" not implemented for '", c10::toString(self.scalar_type()),
+                              "'");
+  Call call(op, self);
+  call.composed();
+  const int64_t dims = self.size(-1), count = dims ? self.numel() / dims : 0;
+  if (hist.numel() == 0) return;
+  if (count == 0) {
+    hist.zero_();
+  } else {
+    Tensor points = self.reshape({count, dims}), place, outside;
+    for (int64_t d = 0; d < dims; ++d) {
+      const int64_t bins = hist.size(d);
+      Tensor bin = bins_of(call, points.select(1, d), edges[d], how), out = bin.eq(bins);
+      place = place.defined() ? place * bins + bin : bin;
+      outside = outside.defined() ? outside.logical_or(out) : out;
+    }
+    place = place.masked_fill(outside, hist.numel());
+    // Halves stop counting at 2048.
+    ScalarType wide = at::toOpMathType(self.scalar_type());
+    Tensor values = given(weight) ? weight->reshape({count}).to(wide)
+                                  : at::ones({1}, self.options().dtype(wide)).expand({count});
+    Tensor sums = at::zeros({hist.numel() + 1}, self.options().dtype(wide)).scatter_add_(0, place, values);
+    hist.copy_(sums.narrow(0, 0, hist.numel()).view(hist.sizes()));
+  }
+  if (!density) return;
+  hist.div_(hist.sum());
+  for (int64_t d = 0; d < dims; ++d) {
+    at::DimVector shape(dims, 1);
+    shape[d] = hist.size(d);
+    hist.div_(edges[d].diff().reshape(shape));
+  }
+}
+
+// Stubs, so that PyTorch's own checks, shapes and edges are around them.
+void histogram_searched(const Tensor& self, const std::optional<Tensor>& weight, bool density, Tensor& hist,
+                        const at::TensorList& edges) {
+  static Op op("aten::histogram");
+  count_into(op, self, weight, density, hist, edges, Bins::kSearched);
+}
+void histogram_linear(const Tensor& self, const std::optional<Tensor>& weight, bool density, Tensor& hist,
+                      const at::TensorList& edges, bool local_search) {
+  static Op histogram("aten::histogram"), histc("aten::histc");
+  count_into(local_search ? histogram : histc, self, weight, density, hist, edges,
+             local_search ? Bins::kLinearChecked : Bins::kLinear);
+}
+void outer_edges(const Tensor& input, const int64_t dims, std::vector<double>& left,
+                 std::vector<double>& right) {
+  // The shape of the edges does not depend on the values, but PyTorch keeps them in host memory.
+  auto [low, high] = at::aminmax(input, 0);
+  Tensor both = at::stack({low, high}).to(at::kDouble).cpu();
+  const double* values = both.const_data_ptr<double>();
+  std::copy(values, values + dims, left.begin());
+  std::copy(values + dims, values + 2 * dims, right.begin());
+}
+
+Tensor bincount(const Tensor& self, const std::optional<Tensor>& weights, c10::SymInt minlength_in) {
+  static Op op("aten::bincount");
+  const int64_t minlength = minlength_in.expect_int();
+  TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isIntegralType(self.scalar_type(), false),
+                              "\"bincount_cpu\" not implemented for '", c10::toString(self.scalar_type()),
+                              "'");
+  Call call(op, self);
+  call.composed();
+  if (self.dim() == 1 && self.numel() == 0) return at::zeros({minlength}, self.options().dtype(at::kLong));
+  TORCH_CHECK(self.dim() == 1, "bincount only supports 1-d non-negative integral inputs.");
+  TORCH_CHECK(!given(weights) || (weights->dim() == 1 && weights->numel() == self.numel()),
+              "weights should be 1-d and have the same length as input");
+  // How long the result is, the values say.
+  auto [low, high] = at::aminmax(self);
+  Tensor range = at::stack({low, high}).to(at::kLong).cpu();
+  TORCH_CHECK(range.const_data_ptr<int64_t>()[0] >= 0,
+              "bincount only supports 1-d non-negative integral inputs.");
+  const int64_t bins = std::max(range.const_data_ptr<int64_t>()[1] + 1, minlength);
+  Tensor index = self.to(at::kLong);
+  if (!given(weights))
+    return at::zeros({bins}, index.options())
+        .scatter_add_(0, index, at::ones({1}, index.options()).expand_as(index));
+  ScalarType dtype = weights->scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
+  Tensor values = weights->to(dtype);
+  return at::zeros({bins}, values.options()).scatter_add_(0, index, values);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("bincount", bincount);
+  m.impl("histc", at::native::histogram_histc);
+  m.impl("histc.out", at::native::histogram_histc_out);
+#define IMPL(name, overload, function) \
+  m.impl(#name "." #overload, static_cast<at::_ops::name##_##overload::schema*>(&at::native::function));
+  IMPL(histogram, bin_ct, histogram)
+  IMPL(histogram, bin_ct_out, histogram_out)
+  IMPL(histogram, bins_tensor, histogram)
+  IMPL(histogram, bins_tensor_out, histogram_out)
+#undef IMPL
+  m.impl("_histogramdd_bin_edges", at::native::histogramdd_bin_edges);
+  m.impl("_histogramdd_from_bin_cts",
+         static_cast<at::_ops::_histogramdd_from_bin_cts::schema*>(&at::native::_histogramdd));
+  m.impl("_histogramdd_from_bin_tensors",
+         static_cast<at::_ops::_histogramdd_from_bin_tensors::schema*>(&at::native::_histogramdd));
+}
+
+}  // namespace
+
+void histogram_searched_stub(const Tensor& self, const std::optional<Tensor>& weight, bool density,
+                             Tensor& hist, const at::TensorList& edges) {
+  histogram_searched(self, weight, density, hist, edges);
+}
+void histogram_linear_stub(const Tensor& self, const std::optional<Tensor>& weight, bool density,
+                           Tensor& hist, const at::TensorList& edges, bool local_search) {
+  histogram_linear(self, weight, density, hist, edges, local_search);
+}
+void outer_edges_stub(const Tensor& input, const int64_t dims, std::vector<double>& left,
+                      std::vector<double>& right) {
+  outer_edges(input, dims, left, right);
+}
+}  // namespace fl::bridge
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(histogramdd_stub, &fl::bridge::histogram_searched_stub)
+REGISTER_PRIVATEUSE1_DISPATCH(histogramdd_linear_stub, &fl::bridge::histogram_linear_stub)
+REGISTER_PRIVATEUSE1_DISPATCH(histogram_select_outer_bin_edges_stub, &fl::bridge::outer_edges_stub)
+}  // namespace at::native
