@@ -33,12 +33,9 @@ inline const fl_host* test_host() {
   return &host;
 }
 
-// The library named by argv[1], or the one that the build puts into the package.
+// The library named by argv[1], or the one of this build: with a sanitizer, both are built with it.
 inline const fl_chip* load_chip(int argc, char** argv) {
-  std::string path = __FILE__;
-  path = path.substr(0, path.rfind("/tests/cpp/")) + "/torch_fl/chips/libfl_sim.so";
-  if (const char* given = std::getenv("FL_SIM_LIBRARY")) path = given;
-  if (argc > 1) path = argv[1];
+  const std::string path = argc > 1 ? argv[1] : FL_TEST_SIM;
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     std::printf("%s\n", dlerror());
