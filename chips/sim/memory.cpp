@@ -225,7 +225,11 @@ fl_status host_free(void* address) {
     return FL_INVALID;
   }
   // A fresh mapping gives the pages back and lets nobody read them.
-  mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
+      MAP_FAILED) {
+    set_error("sim: pinned memory cannot be given back: %s", std::strerror(errno));
+    return FL_FAILED;  // it stays the caller's
+  }
   a.ranges.give_back(at);
   return FL_OK;
 }
