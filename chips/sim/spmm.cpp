@@ -37,7 +37,11 @@ struct SpmmJob {
 
     const int64_t outers = outer == 0 ? batches : n, inners = outer == 0 ? n : batches;
     const int64_t lines = outers * m, wanted = int64_t{4} * omp_get_max_threads();
-    const int64_t strips = lines >= wanted ? 1 : std::min((inners + 255) / 256, (wanted + lines - 1) / lines);
+    int64_t strips = 1;
+    // Elements that do not lie side by side share lines of memory with other rows: in strips that stay near.
+    if (const int64_t size = int64_t(dtype_size(out.dtype)); rows.dense_step != size || rows.out_step != size)
+      strips = (inners + 63) / 64;
+    else if (lines < wanted) strips = std::min((inners + 255) / 256, (wanted + lines - 1) / lines);
     const int64_t strip = ((inners + strips - 1) / strips + 63) / 64 * 64;
     const int64_t cost = (count / m + 2) * std::min(strip, inners) + 8;
     parallel(lines * strips, std::max<int64_t>(1, kGrain / cost), [&](int64_t begin, int64_t end) {
