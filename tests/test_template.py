@@ -79,3 +79,37 @@ def test_order_and_selection_are_composed():
                 torch.testing.assert_close(got.cpu(), want, equal_nan=True, msg=lambda m: f"result {n}: {m}")
     """
     run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+
+
+def test_windows_and_interpolation_on_mandatory_entries_alone():
+    code = """
+        import torch
+        from torch.nn import functional as F
+
+        torch.fl.config.fallback = "error"
+        x, grid = torch.randn(2, 4, 8, 9), torch.randn(2, 5, 6, 2) * 0.6
+        functions = {
+            "reflect": lambda t: F.pad(t, (2, 1, 3, 0), mode="reflect"),
+            "replicate": lambda t: F.pad(t, (2, 1, 3, -1), mode="replicate"),
+            "unfold": lambda t: F.unfold(t, 3, padding=1),
+            "nearest": lambda t: F.interpolate(t, size=(5, 13)),
+            "bilinear": lambda t: F.interpolate(t, size=(5, 13), mode="bilinear"),
+            "antialias": lambda t: F.interpolate(t, size=(5, 13), mode="bicubic", antialias=True),
+            "grid": lambda t: F.grid_sample(t, grid.to(t.device), "bicubic", "reflection", align_corners=False),
+            "max": lambda t: F.max_pool2d(t, 3, 2, 1, ceil_mode=True),
+            "dilated": lambda t: F.max_pool2d(t, 3, 1, 1, dilation=2),
+            "average": lambda t: F.avg_pool2d(t, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+            "adaptive average": lambda t: F.adaptive_avg_pool2d(t, (3, 5)),
+            "adaptive max": lambda t: F.adaptive_max_pool2d(t, (3, 5)),
+            "unpool": lambda t: F.max_unpool2d(*F.max_pool2d(t[..., :8], 2, return_indices=True), 2),
+        }
+        for name, f in functions.items():
+            here, there = x.clone().requires_grad_(), x.to("template:0").requires_grad_()
+            want, got = f(here), f(there)
+            torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4, msg=lambda m: f"{name}: {m}")
+            seed = torch.randn(want.shape)
+            want.backward(seed)
+            got.backward(seed.to(got.device))
+            torch.testing.assert_close(there.grad.cpu(), here.grad, rtol=1e-4, atol=1e-4, msg=lambda m: f"{name}: {m}")
+    """
+    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))

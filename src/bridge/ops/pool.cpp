@@ -9,16 +9,10 @@
 #include <ATen/ops/max_pool2d_with_indices_backward_meta.h>
 #include <ATen/ops/max_pool2d_with_indices_meta.h>
 
-#include "bridge/ops/programs.h"
+#include "bridge/ops/pool_windows.h"
 
 namespace fl::bridge {
 namespace {
-
-struct Window {
-  int32_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0}, dilation[3] = {1, 1, 1};
-  int32_t kind = FL_POOL_MAX, count_padding = 0;
-  int64_t divisor = 0;
-};
 
 void set(int32_t* to, IntArrayRef from, int n) {
   for (int d = 0; d < n; ++d) to[d] = static_cast<int32_t>(from.size() == 1 ? from[0] : from[d]);
@@ -52,21 +46,24 @@ void apply(Args& args, const Window& w) {
   args.divisor = w.divisor;
 }
 
-// [N, C, X…]: a tensor without a batch gets one.
+}  // namespace
+
 Tensor batched(const Tensor& t, int n) { return t.dim() == n + 1 ? t.unsqueeze(0) : t; }
 
 bool pool(Call& call, int n, const Window& w, const Tensor& x_in, const Tensor& y_in,
           const Tensor* index_in) {
   if (y_in.numel() == 0) return true;
-  if (!call.claims(FL_ENTRY_POOL, w.kind, dtype_of(x_in))) return false;
   Tensor x = batched(x_in, n), y = batched(y_in, n), index = index_in ? batched(*index_in, n) : Tensor();
+  const Tensor* windows_index = index_in ? &index : nullptr;
+  if (!call.claims(FL_ENTRY_POOL, w.kind, dtype_of(x))) return pool_windows(call, w, x, y, windows_index);
   fl_pool_args args{};
   args.x = call.view(x);
   args.y = call.view(y);
   fl_tensor view;
   if (index_in) view = call.view(index), args.index = &view;
   apply(args, w);
-  return call.native(call.chip().op.pool, args, {&args.x, &args.y});
+  return call.native(call.chip().op.pool, args, {&args.x, &args.y}) ||
+         pool_windows(call, w, x, y, windows_index);
 }
 
 bool pool_backward(Call& call, int n, const Window& w, const Tensor& grad_in, const Tensor& grad_x_in,
@@ -76,17 +73,22 @@ bool pool_backward(Call& call, int n, const Window& w, const Tensor& grad_in, co
     fill_step(grad_x_in, 0);
     return true;
   }
-  if (!call.claims(FL_ENTRY_POOL_BACKWARD, w.kind, dtype_of(grad_in))) return false;
   Tensor grad = batched(grad_in, n), grad_x = batched(grad_x_in, n),
          index = index_in ? batched(*index_in, n) : Tensor();
+  const Tensor* windows_index = index_in ? &index : nullptr;
+  if (!call.claims(FL_ENTRY_POOL_BACKWARD, w.kind, dtype_of(grad)))
+    return pool_windows_backward(call, w, grad, grad_x, windows_index);
   fl_pool_backward_args args{};
   args.grad_y = call.view(grad);
   args.grad_x = call.view(grad_x);
   fl_tensor view;
   if (index_in) view = call.view(index), args.index = &view;
   apply(args, w);
-  return call.native(call.chip().op.pool_backward, args, {&args.grad_y, &args.grad_x});
+  return call.native(call.chip().op.pool_backward, args, {&args.grad_y, &args.grad_x}) ||
+         pool_windows_backward(call, w, grad, grad_x, windows_index);
 }
+
+namespace {
 
 // ------------------------------------------------------------------ max, 2-d
 std::tuple<Tensor&, Tensor&> max2d_out(const Tensor& x, IntArrayRef kernel, IntArrayRef stride,
