@@ -118,3 +118,12 @@ def test_errors():
         F.conv2d(to_device(tensor(1, 4, 2, 2)), to_device(tensor(2, 4, 3, 3)))
     with pytest.raises(RuntimeError, match="same device"):
         F.conv2d(to_device(tensor(1, 4, 8, 8)), tensor(2, 4, 3, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_integers(dtype):
+    x, w = tensor(2, 4, 7, 6, dtype=dtype), tensor(6, 2, 3, 3, dtype=dtype)
+    with no_fallback():
+        check(lambda a, b, c: F.conv2d(a, b, c, stride=2, padding=1, groups=2), x, w, tensor(6, dtype=dtype))
+        if dtype == torch.int64:  # the others have no transposed kernel on the CPU
+            check(lambda a, b: F.conv_transpose2d(a, b, stride=2, output_padding=1), x, tensor(4, 3, 3, 3, dtype=dtype))

@@ -187,9 +187,8 @@ void run(Call& call, int kind, const Tensor& x, const Tensor& w, const Tensor& y
   }
 }
 
-// Rank, device and dtype are checked by the callers' geometry(); integers have
-// no gemm on most chips and go to the CPU.
-bool computable(ScalarType dtype) { return at::isFloatingType(dtype) || at::isComplexType(dtype); }
+// Rank, device and dtype are checked by the callers' geometry(); what bool gives is the CPU's affair.
+bool computable(ScalarType dtype) { return dtype != at::kBool; }
 
 Tensor forward(const Tensor& x, const Tensor& w, const std::optional<Tensor>& bias, IntArrayRef stride,
                IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
