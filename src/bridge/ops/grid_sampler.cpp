@@ -50,12 +50,21 @@ class Formulas {
       Expr size{&b, b.scalar(d, type)}, c{&b, b.load(d, memory, type)};
       last_[d] = size - one_;
       // The input's points are areas: -1 and 1 are the centres, or the edges, of the outermost.
-      unnormalized_[d] = s.align_corners ? (c + one_) * half_ * last_[d] : ((c + one_) * size - one_) * half_;
-      scale_[d] = (s.align_corners ? last_[d] : size) * half_;
+      scale_[d] = rounded((s.align_corners ? last_[d] : size) * half_, memory);
+      Expr away = rounded(rounded(c + one_, memory) * scale_[d], memory);
+      unnormalized_[d] = s.align_corners ? away : rounded(away - half_, memory);
       span_[d] = s.align_corners ? last_[d] : size;
       at_[d] = s.mode == Interpolation::Bicubic ? unnormalized_[d] : padded(unnormalized_[d], d);
       base_[d] = s.mode == Interpolation::Nearest ? round(at_[d]) : apply(FL_OP_FLOOR, at_[d]);
     }
+  }
+
+  // Rounds to the half types' precision: a coordinate's rounding decides which points
+  // are taken, and PyTorch's CPU computes coordinates in the grid's own type.
+  static Expr rounded(Expr x, uint8_t memory) {
+    if (memory != FL_F16 && memory != FL_BF16) return x;
+    Expr high = x * (memory == FL_F16 ? 0x1p13 + 1 : 0x1p16 + 1);
+    return high - (high - x);
   }
 
   // The tap's number among the input's points; 0 where it lies outside.
@@ -217,6 +226,12 @@ bool compute_taps(Call& call, Problem& p) {
   return true;
 }
 
+// A cubic in a half type is rounded at each step by PyTorch's CPU, far from what F32 gives.
+bool rounds_each_step(const Tensor& input, int64_t mode) {
+  return at::isReducedFloatingType(input.scalar_type()) &&
+         static_cast<Interpolation>(mode) == Interpolation::Bicubic;
+}
+
 std::optional<Problem> problem_of(Call& call, const Tensor& input, const Tensor& grid, int64_t mode,
                                   int64_t padding, bool align_corners) {
   Problem p;
@@ -363,9 +378,11 @@ Tensor forward(const Tensor& input, const Tensor& grid, int64_t mode, int64_t pa
   Tensor out = at::empty(sizes, input.options());
   if (out.numel() == 0) return out;
   Call call(op, input);
-  call.composed();
-  auto p = problem_of(call, input, grid, mode, padding, align_corners);
-  if (p && sample(call, *p, input, out)) return out;
+  if (!rounds_each_step(input, mode)) {
+    call.composed();
+    auto p = problem_of(call, input, grid, mode, padding, align_corners);
+    if (p && sample(call, *p, input, out)) return out;
+  }
   if constexpr (axes == 2)
     return fallback<ATEN_OP(grid_sampler_2d)>(input, grid, mode, padding, align_corners);
   else return fallback<ATEN_OP(grid_sampler_3d)>(input, grid, mode, padding, align_corners);
@@ -405,8 +422,10 @@ std::tuple<Tensor, Tensor> backward(const Tensor& grad, const Tensor& input, con
     if (p->type != grid.scalar_type()) copy_step(grad_grid, to.view(grid.sizes()));
     return true;
   };
-  call.composed();
-  if (run()) return {grad_input, grad_grid};
+  if (!rounds_each_step(input, mode)) {
+    call.composed();
+    if (run()) return {grad_input, grad_grid};
+  }
   if constexpr (axes == 2)
     return fallback<ATEN_OP(grid_sampler_2d_backward)>(grad, input, grid, mode, padding, align_corners,
                                                        wanted);

@@ -186,7 +186,9 @@ bool resample_backward(Call& call, const Resampling& how, const Tensor& grad, co
   // Sums of many: in F32 for the half types, whatever the filter.
   ScalarType computed = at::isReducedFloatingType(dtype) ? at::kFloat : dtype;
   std::vector<Pass> passes;
-  for (int64_t d = 0; d < grad.dim() - 2; ++d) {
+  // PyTorch's CPU takes equal sizes for a copy here, whatever the scale.
+  bool copies = how.filter == Filter::kCubic && grad.sizes() == grad_in.sizes();
+  for (int64_t d = 0; d < grad.dim() - 2 && !copies; ++d) {
     int64_t in = grad_in.size(d + 2), out = grad.size(d + 2);
     AxisMap map =
         axis_map(call, how, static_cast<size_t>(d), arithmetic_of(dtype), in, out, false, true, computed);
