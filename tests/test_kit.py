@@ -55,6 +55,7 @@ PLANTED = {
     "column": ("SPM-1", set()),
     "duplicates": ("SCA-2", {"SCA-3", "OPS-4", "OPS-7"}),
     "event": ("EVT-2", {"STR-1", "STR-6", "EVT-1", "OPS-1"}),
+    "fft": ("FFT-1", set()),
     "fault": ("STR-7", {"STR-3", "STR-4", "STR-8", "GAT-1", "SCA-1", "PGM-2", "OPS-2", "OPS-5"}),
     "nan": ("PGM-3", {"PGM-5"}),
     "narrow": ("OPS-4", {"CPY-1"}),

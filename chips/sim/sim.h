@@ -124,7 +124,7 @@ constexpr uint32_t kAllDtypes = (1u << FL_DTYPE_COUNT) - 2;
   X(copy) X(fill) X(pointwise) X(reduce) X(gemm) X(gather) X(scatter) X(random) X(softmax) \
   X(softmax_backward) X(norm) X(norm_backward) X(batch_norm) X(batch_norm_backward)        \
   X(conv) X(pool) X(pool_backward) X(attention) X(attention_backward) X(multi_tensor)      \
-  X(scan) X(sort) X(compact) X(spmm)
+  X(scan) X(sort) X(compact) X(spmm) X(fft)
 // clang-format on
 
 // fl_status gemm(const fl_launch*, const fl_gemm_args*);  void claim_gemm(Claims&);

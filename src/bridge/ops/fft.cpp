@@ -1,0 +1,331 @@
+// Fourier transforms: _fft_c2c, _fft_r2c, _fft_c2r, from the chip's entry or from
+// products with matrices of roots of unity.
+#include <ATen/native/SpectralOpsUtils.h>
+
+#include <cmath>
+
+#include "bridge/expr.h"
+#include "bridge/ops/programs.h"
+
+namespace fl::bridge {
+namespace {
+
+// fft_norm_mode of PyTorch: none, by the root of the number of points, by it.
+double scale_of(int64_t normalization, IntArrayRef sizes, IntArrayRef dims) {
+  if (normalization == 0) return 1;
+  double n = 1;
+  for (int64_t d : dims) n *= static_cast<double>(sizes[static_cast<size_t>(d)]);
+  return 1 / (normalization == 1 ? std::sqrt(n) : n);
+}
+
+// ------------------------------------------------------------------- composed
+// Complex numbers as pairs of reals in a last dimension: any chip has those.
+Tensor times(const Tensor& a, const Tensor& b) {
+  Tensor ar = a.select(-1, 0), ai = a.select(-1, 1), br = b.select(-1, 0), bi = b.select(-1, 1);
+  return at::stack({ar * br - ai * bi, ar * bi + ai * br}, -1);
+}
+
+// exp(∓2πi · phase/n) as pairs, for integers `phase` on the CPU.
+Tensor roots(const Tensor& phase, int64_t n, bool inverse) {
+  Tensor angle =
+      at::remainder(phase, n).to(at::kDouble) * ((inverse ? 2 : -2) * M_PI / static_cast<double>(n));
+  return at::stack({angle.cos(), angle.sin()}, -1);
+}
+Tensor count(int64_t n) { return at::arange(n, at::kLong); }
+
+constexpr int64_t kMatrix = 64;  // lengths up to it are one product
+
+int64_t factor_of(int64_t n) {
+  for (int64_t f = kMatrix; f > 1; --f)
+    if (n % f == 0) return f;
+  return 1;
+}
+
+// x [B, n, 2] → [B, n, 2]
+Tensor pairs_transform(const Tensor& x, bool inverse);
+
+Tensor matrix_transform(const Tensor& x, bool inverse) {
+  const int64_t n = x.size(1);
+  Tensor w = roots(at::outer(count(n), count(n)), n, inverse);  // [k, j, 2]
+  Tensor re = w.select(-1, 0), im = w.select(-1, 1);
+  Tensor rows = at::stack({at::stack({re, im}, -1), at::stack({-im, re}, -1)}, 1);  // [k, part, j, part]
+  return at::mm(x.reshape({-1, 2 * n}), rows.reshape({2 * n, 2 * n}).to(x.options())).view({-1, n, 2});
+}
+
+Tensor convolution_transform(const Tensor& x, bool inverse) {
+  const int64_t n = x.size(1);
+  int64_t m = 1;
+  while (m < 2 * n - 1) m *= 2;
+  Tensor k = count(n), chirp = roots(at::remainder(k * k, 2 * n), 2 * n, inverse);
+  Tensor filter = at::zeros({m, 2}, chirp.options());
+  Tensor conjugate = chirp * at::tensor({1.0, -1.0});
+  filter.narrow(0, 0, n).copy_(conjugate);
+  if (n > 1) filter.narrow(0, m - n + 1, n - 1).copy_(conjugate.narrow(0, 1, n - 1).flip(0));
+  Tensor factors = chirp.to(x.options());
+  Tensor padded = at::zeros({x.size(0), m, 2}, x.options());
+  padded.narrow(1, 0, n).copy_(times(x, factors));
+  Tensor spectrum = pairs_transform(filter.unsqueeze(0).to(x.options()), false) / static_cast<double>(m);
+  Tensor product = times(pairs_transform(padded, false), spectrum);
+  return times(pairs_transform(product, true).narrow(1, 0, n), factors);
+}
+
+Tensor pairs_transform(const Tensor& x, bool inverse) {
+  const int64_t batch = x.size(0), n = x.size(1);
+  if (n <= kMatrix) return matrix_transform(x, inverse);
+  const int64_t n1 = factor_of(n), n2 = n / n1;
+  if (n1 == 1) return convolution_transform(x, inverse);
+  // x[a·n2 + b]: over a, twiddles, over b; result k1 + n1·k2.
+  Tensor columns = x.reshape({batch, n1, n2, 2}).transpose(1, 2).reshape({batch * n2, n1, 2});
+  Tensor first = matrix_transform(columns, inverse).view({batch, n2, n1, 2});
+  Tensor turned = times(first, roots(at::outer(count(n2), count(n1)), n, inverse).to(x.options()));
+  Tensor second = pairs_transform(turned.transpose(1, 2).reshape({batch * n1, n2, 2}), inverse);
+  return second.view({batch, n1, n2, 2}).transpose(1, 2).reshape({batch, n, 2});
+}
+
+// --------------------------------------------------------------------- engine
+// Over one dimension of `in` into `out`, complex and of the same sizes; `out` may be `in`.
+bool transform_dim(Call& call, const Tensor& in, const Tensor& out, int64_t dim, double scale, bool inverse) {
+  fl_fft_args args{call.view(in), call.view(out), scale, static_cast<int32_t>(dim), inverse};
+  if (call.native(call.chip().op.fft, args, {&args.in, &args.out})) return true;
+  ScalarType real = c10::toRealValueType(in.scalar_type());
+  if (!call.claims(FL_ENTRY_GEMM, FL_ANY, to_dtype(real))) return false;
+  call.composed();
+  Tensor moved = at::view_as_real(in).movedim(dim, -2);
+  Tensor result = pairs_transform(moved.reshape({-1, in.size(dim), 2}), inverse).view(moved.sizes());
+  at::view_as_real(out).copy_((scale == 1 ? result : result * scale).movedim(-2, dim));
+  return true;
+}
+
+bool transform(Call& call, const Tensor& in, const Tensor& out, IntArrayRef dims, double scale,
+               bool inverse) {
+  if (out.numel() == 0) return true;
+  const Tensor* from = &in;
+  for (size_t i = dims.size(); i-- > 0; from = &out)
+    if (!transform_dim(call, *from, out, dims[i], i ? 1 : scale, inverse)) return false;
+  return true;
+}
+
+at::DimVector wrapped(IntArrayRef dims, int64_t ndim) {
+  at::DimVector all(dims);
+  for (int64_t& d : all) d = at::maybe_wrap_dim(d, ndim);
+  return all;
+}
+
+// ------------------------------------------------------------------ operators
+Tensor c2c(const Tensor& self, IntArrayRef dim, int64_t normalization, bool forward) {
+  static Op op("aten::_fft_c2c");
+  TORCH_CHECK(self.is_complex(), "_fft_c2c expects a complex tensor, got ", self.scalar_type());
+  if (dim.empty()) return self.clone();
+  at::DimVector dims = wrapped(dim, self.dim());
+  Tensor out = empty_like(self, self.sizes(), self.scalar_type());
+  Call call(op, self);
+  if (transform(call, self, out, dims, scale_of(normalization, self.sizes(), dims), !forward)) return out;
+  return fallback<ATEN_OP(_fft_c2c)>(self, dim, normalization, forward);
+}
+
+// X[n - k] = conj X[k]: the second half of a real signal's spectrum, from the first.
+void mirror(const Tensor& full, IntArrayRef dims, int64_t half) {
+  const int64_t last = dims.back(), n = full.size(last);
+  if (half >= n) return;
+  Tensor pairs = at::view_as_real(full), from = pairs.narrow(last, 1, n - half).flip(last);
+  // In every other transformed dimension index k comes from -k.
+  for (int64_t d : dims.slice(0, dims.size() - 1))
+    if (full.size(d) > 1) from = from.flip(d).roll(1, d);
+  Tensor to = pairs.narrow(last, half, n - half);
+  to.select(-1, 0).copy_(from.select(-1, 0));
+  to.select(-1, 1).copy_(-from.select(-1, 1));
+}
+
+// ---------------------------------------------------------------- real lines
+// A real line of even length n is a complex one z of m = n/2: Z = transform of z,
+//   X[k] = (Z[k] + conj Z[m-k])/2 + w[k] × (Z[k] - conj Z[m-k])/2i,  w[k] = exp(-2πi k/n), Z[m] = Z[0],
+// and back, twice over:  Z[k] = (X[k] + conj X[m-k]) + i conj w[k] × (X[k] - conj X[m-k]).
+bool packs(const Call& call, ScalarType complex, int64_t last, int64_t ndim, int64_t n) {
+  return n % 2 == 0 && last == ndim - 1 && call.claims(FL_ENTRY_FFT, FL_ANY, to_dtype(complex));
+}
+
+// The program over out [..., p], in [..., m + 1] and its mirror image, w, and where k is not 0.
+bool combine(Call& call, bool inverse, const Tensor& out, const Tensor& in, double n) {
+  static Programs programs;
+  const int64_t m = in.size(-1) - 1, p = out.size(-1);
+  ScalarType real = c10::toRealValueType(in.scalar_type());
+  const uint8_t memory = to_dtype(real);
+  const fl_program* program = programs.get(key_of(memory, inverse), [&](Builder& b) {
+    auto load = [&](int i) { return Expr{&b, b.load(i, memory)}; };
+    Expr a = load(0), bi = load(1), c = load(2), d = load(3), wr = load(4), wi = load(5);
+    if (inverse) {
+      Expr inner = load(6) != 0;
+      bi = select(inner, bi, bi.like(0)), d = select(inner, d, d.like(0));
+      Expr or_ = (a - c) * wr + (bi + d) * wi, oi = (bi + d) * wr - (a - c) * wi;
+      b.store(0, (a + c - oi).v, memory);
+      b.store(1, (bi - d + or_).v, memory);
+    } else {
+      Expr or_ = (bi + d) * 0.5, oi = (c - a) * 0.5;
+      b.store(0, ((a + c) * 0.5 + wr * or_ - wi * oi).v, memory);
+      b.store(1, ((bi - d) * 0.5 + wr * oi + wi * or_).v, memory);
+    }
+  });
+  const bool wide = call.claims(FL_ENTRY_POINTWISE, FL_OP_COS, FL_F64) &&
+                    call.claims(FL_ENTRY_POINTWISE, FL_OP_SIN, FL_F64);
+  Tensor k = at::arange(m + 1, in.options().dtype(wide ? at::kDouble : at::kFloat)),
+         angle = k * (-2 * M_PI / n);
+  Tensor turns[] = {angle.cos().to(real), angle.sin().to(real), k.to(real)};
+  Tensor to = at::view_as_real(out), from = at::view_as_real(in);
+  Tensor parts[] = {to.select(-1, 0), to.select(-1, 1), from.select(-1, 0), from.select(-1, 1)};
+  Space space(out.sizes());
+  if (!space.ok()) return false;
+  for (int i = 0; i < 4; ++i) {
+    parts[i] = parts[i].narrow(-1, 0, p);
+    space.add(call.view(parts[i]));
+  }
+  for (int i = 2; i < 4; ++i) {
+    at::DimVector strides(parts[i].strides());
+    char* end = static_cast<char*>(const_cast<void*>(parts[i].const_data_ptr())) +
+                m * strides.back() * static_cast<int64_t>(parts[i].element_size());
+    strides.back() = -strides.back();
+    space.add(end, memory, strides.data());
+  }
+  for (int i = 0; i < (inverse ? 3 : 2); ++i) {
+    turns[i] = turns[i].narrow(0, 0, p);
+    space.add(call.view(turns[i]));
+  }
+  space.finish();
+  fl_pointwise_args args{program, space.tensors(2), space.tensors(), nullptr};
+  return call.native(call.chip().op.pointwise, args, {space.tensors(), space.tensors(2)});
+}
+
+bool packed_forward(Call& call, const Tensor& self, const Tensor& half, double scale) {
+  const int64_t n = self.size(-1), m = n / 2;
+  at::DimVector sizes(self.sizes());
+  sizes.back() = m;
+  sizes.push_back(2);
+  Tensor z = at::view_as_complex(self.contiguous().view(sizes));
+  Tensor spectrum = empty_like(self, half.sizes(), half.scalar_type()), body = spectrum.narrow(-1, 0, m);
+  if (!transform_dim(call, z, body, self.dim() - 1, scale, false)) return false;
+  Tensor pairs = at::view_as_real(spectrum);
+  copy_step(pairs.select(-2, m), pairs.select(-2, 0));
+  return combine(call, false, half, spectrum, static_cast<double>(n));
+}
+
+bool packed_inverse(Call& call, const Tensor& spectrum, const Tensor& out, double scale) {
+  const int64_t n = out.size(-1), m = n / 2;
+  at::DimVector sizes(out.sizes());
+  sizes.back() = m;
+  sizes.push_back(2);
+  Tensor z = at::view_as_complex(out.view(sizes));
+  return combine(call, true, z, spectrum, static_cast<double>(n)) &&
+         transform_dim(call, z, z, out.dim() - 1, scale, true);
+}
+
+bool r2c_into(Call& call, const Tensor& self, IntArrayRef dims, double scale, bool onesided, Tensor& out) {
+  const int64_t last = dims.back(), n = self.size(last), half = n / 2 + 1;
+  ScalarType complex = c10::toComplexType(self.scalar_type());
+  at::DimVector sizes(self.sizes());
+  if (onesided) sizes[static_cast<size_t>(last)] = half;
+  out = empty_like(self, sizes, complex);
+  if (out.numel() == 0) return true;
+  IntArrayRef rest = dims.slice(0, dims.size() - 1);
+  const double own = rest.empty() ? scale : 1;
+  Tensor first = onesided ? out : out.narrow(last, 0, half);
+  const bool packed = packs(call, complex, last, self.dim(), n);
+  if (packed) {
+    if (!packed_forward(call, self, first, own)) return false;
+  } else {
+    Tensor full = onesided ? empty_like(self, self.sizes(), complex) : out, pairs = at::view_as_real(full);
+    copy_step(pairs.select(-1, 0), self);
+    fill_step(pairs.select(-1, 1), 0);
+    if (!transform_dim(call, full, full, last, own, false)) return false;
+    if (onesided) at::view_as_real(out).copy_(pairs.narrow(last, 0, half));
+  }
+  if (!transform(call, first, first, rest, scale, false)) return false;
+  if (!onesided && (packed || !rest.empty())) mirror(out, dims, half);
+  return true;
+}
+
+Tensor r2c(const Tensor& self, IntArrayRef dim, int64_t normalization, bool onesided) {
+  static Op op("aten::_fft_r2c");
+  TORCH_CHECK(self.is_floating_point(), "_fft_r2c expects a real floating point tensor, got ",
+              self.scalar_type());
+  Call call(op, self);
+  if (dim.empty()) return self.to(c10::toComplexType(self.scalar_type()));
+  at::DimVector dims = wrapped(dim, self.dim());
+  Tensor out;
+  if (self.scalar_type() != at::kHalf &&
+      r2c_into(call, self, dims, scale_of(normalization, self.sizes(), dims), onesided, out))
+    return out;
+  return fallback<ATEN_OP(_fft_r2c)>(self, dim, normalization, onesided);
+}
+
+bool c2r_into(Call& call, const Tensor& self, IntArrayRef dims, double scale, int64_t n, Tensor& out) {
+  const int64_t last = dims.back(), half = n / 2 + 1;
+  at::DimVector sizes(self.sizes());
+  sizes[static_cast<size_t>(last)] = n;
+  ScalarType complex = self.scalar_type();
+  out = empty_like(self, sizes, c10::toRealValueType(complex));
+  if (out.numel() == 0) return true;
+  IntArrayRef rest = dims.slice(0, dims.size() - 1);
+  Tensor given = self.narrow(last, 0, half);
+  if (packs(call, complex, last, self.dim(), n)) {
+    Tensor spectrum = given;
+    if (!rest.empty()) {
+      spectrum = empty_like(self, given.sizes(), complex);
+      if (!transform(call, given, spectrum, rest, 1, true)) return false;
+    }
+    return packed_inverse(call, spectrum, out, scale);
+  }
+  Tensor full = empty_like(self, sizes, complex), first = full.narrow(last, 0, half);
+  if (rest.empty()) at::view_as_real(first).copy_(at::view_as_real(given));
+  else if (!transform(call, given, first, rest, 1, true)) return false;
+  // The imaginary parts of the first value, and of the middle one, count for nothing.
+  Tensor imaginary = at::view_as_real(full).select(-1, 1);
+  fill_step(imaginary.select(last, 0), 0);
+  if (n % 2 == 0) fill_step(imaginary.select(last, n / 2), 0);
+  mirror(full, {last}, half);
+  if (!transform_dim(call, full, full, last, scale, true)) return false;
+  copy_step(out, at::view_as_real(full).select(-1, 0));
+  return true;
+}
+
+Tensor c2r(const Tensor& self, IntArrayRef dim, int64_t normalization, int64_t last_dim_size) {
+  static Op op("aten::_fft_c2r");
+  TORCH_CHECK(self.is_complex(), "_fft_c2r expects a complex tensor, got ", self.scalar_type());
+  Call call(op, self);
+  if (dim.empty()) return at::real(self).clone();
+  at::DimVector dims = wrapped(dim, self.dim()), sizes(self.sizes());
+  sizes[static_cast<size_t>(dims.back())] = last_dim_size;
+  Tensor out;
+  if (self.scalar_type() != at::kComplexHalf && last_dim_size > 0 &&
+      self.size(dims.back()) > last_dim_size / 2 &&
+      c2r_into(call, self, dims, scale_of(normalization, sizes, dims), last_dim_size, out))
+    return out;
+  return fallback<ATEN_OP(_fft_c2r)>(self, dim, normalization, last_dim_size);
+}
+
+Tensor& into(Tensor& out, const Tensor& result) {
+  TORCH_CHECK(at::can_cast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
+              " can't be cast to the desired output type ", out.scalar_type());
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
+}
+Tensor& c2c_out(const Tensor& self, IntArrayRef dim, int64_t normalization, bool forward, Tensor& out) {
+  return into(out, c2c(self, dim, normalization, forward));
+}
+Tensor& r2c_out(const Tensor& self, IntArrayRef dim, int64_t normalization, bool onesided, Tensor& out) {
+  return into(out, r2c(self, dim, normalization, onesided));
+}
+Tensor& c2r_out(const Tensor& self, IntArrayRef dim, int64_t normalization, int64_t last_dim_size,
+                Tensor& out) {
+  return into(out, c2r(self, dim, normalization, last_dim_size));
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_fft_c2c", c2c);
+  m.impl("_fft_c2c.out", c2c_out);
+  m.impl("_fft_r2c", r2c);
+  m.impl("_fft_r2c.out", r2c_out);
+  m.impl("_fft_c2r", c2r);
+  m.impl("_fft_c2r.out", c2r_out);
+}
+
+}  // namespace
+}  // namespace fl::bridge
