@@ -330,16 +330,12 @@ const char* const kStructured[] = {"_linalg_solve_ex",
                                    "_linalg_eigh",
                                    "_linalg_det",
                                    "_linalg_slogdet",
-                                   "linalg_cholesky_ex",
                                    "linalg_inv_ex",
                                    "linalg_ldl_factor_ex",
                                    "linalg_ldl_solve",
                                    "linalg_lu",
                                    "linalg_lu_factor_ex",
-                                   "linalg_lu_solve",
                                    "linalg_qr",
-                                   "lu_unpack",
-                                   "triangular_solve",
                                    "slow_conv_transpose2d"};
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -1,0 +1,133 @@
+import pytest
+import torch
+from family import assert_same, check, layouts, no_fallback, tensor, to_device
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+BATCHES = [(), (3,), (2, 3), (0,)]
+
+
+def well_conditioned(*shape, dtype=torch.float32, seed=0):
+    """Triangles of it have inverses that are not much larger than it."""
+    n = shape[-1]
+    return tensor(*shape, dtype=dtype, seed=seed) / n + 2 * torch.eye(n, dtype=dtype)
+
+
+def positive(*shape, dtype=torch.float32):
+    a = tensor(*shape, dtype=dtype)
+    return a @ a.mH / shape[-1] + torch.eye(shape[-1], dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 2, 5, 32, 33, 100])
+def test_triangular_systems(n, dtype):
+    with no_fallback():
+        for batch in BATCHES:
+            a = well_conditioned(*batch, n, n, dtype=dtype)
+            for upper in (False, True):
+                for unit in (False, True):
+                    check(lambda a, b: torch.linalg.solve_triangular(a, b, upper=upper, unitriangular=unit), a,
+                          tensor(*batch, n, 4, dtype=dtype), rtol=1e-3, atol=1e-4)  # fmt: skip
+                check(lambda a, b: torch.linalg.solve_triangular(a.mH, b, upper=upper, left=False), a,
+                      tensor(*batch, 3, n, dtype=dtype), rtol=1e-3, atol=1e-4)  # fmt: skip
+                check(lambda a, b: torch.triangular_solve(b, a, upper=upper, transpose=True), a,
+                      tensor(*batch, n, 4, dtype=dtype), rtol=1e-3, atol=1e-4)  # fmt: skip
+
+
+def test_triangular_layouts_and_out():
+    with no_fallback():
+        for a in layouts(well_conditioned(6, 6)):
+            for b in layouts(tensor(6, 4)):
+                check(lambda a, b: torch.linalg.solve_triangular(a, b, upper=True), a, b)
+        out = torch.zeros(6, 8, device="fl:0")[:, ::2]
+        a, b = well_conditioned(6, 6), tensor(6, 4)
+        torch.linalg.solve_triangular(to_device(a), to_device(b), upper=False, out=out)
+        assert_same(out, torch.linalg.solve_triangular(a, b, upper=False))
+        check(
+            lambda a, b: torch.linalg.solve_triangular(a, b, upper=True),
+            well_conditioned(2, 3, 5, 5),
+            tensor(5, 4),
+        )
+        check(lambda a, b: torch.linalg.solve_triangular(a, b, upper=True), well_conditioned(5, 5).requires_grad_(),
+              tensor(5, 2).requires_grad_(), grad=True)  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 4, 32, 40, 90])
+def test_cholesky(n, dtype):
+    with no_fallback():
+        for batch in BATCHES:
+            a = positive(*batch, n, n, dtype=dtype)
+            for upper in (False, True):
+                check(lambda t: torch.linalg.cholesky(t, upper=upper), a)
+                check(lambda t: torch.cholesky(t, upper=upper), a)
+                check(lambda t: torch.linalg.cholesky_ex(t, upper=upper), a)
+                factor = torch.linalg.cholesky(a, upper=upper)
+                check(lambda f: torch.cholesky_inverse(f, upper=upper), factor, rtol=1e-3, atol=1e-4)
+                check(lambda b, f: torch.cholesky_solve(b, f, upper=upper), tensor(*batch, n, 3, dtype=dtype), factor,
+                      rtol=1e-3, atol=1e-4)  # fmt: skip
+
+
+def test_cholesky_of_what_is_not_positive():
+    a = torch.stack(
+        [torch.eye(4), torch.diag(torch.tensor([1.0, 2, -1, 1])), torch.diag(torch.tensor([0.0, 1, 1, 1]))]
+    )
+    for t in (a, a.to(torch.complex64)):
+        assert (
+            torch.linalg.cholesky_ex(to_device(t)).info.tolist()
+            == torch.linalg.cholesky_ex(t).info.tolist()
+            == [0, 3, 1]
+        )
+        with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
+            torch.linalg.cholesky(to_device(t))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_factored_systems(dtype):
+    for n in (1, 3, 40, 130):
+        for batch in ((), (3,)):
+            a = well_conditioned(*batch, n, n, dtype=dtype).flip(-2)
+            lu, pivots = torch.linalg.lu_factor(a)
+            with no_fallback():
+                check(torch.lu_unpack, lu, pivots)
+                for adjoint in (False, True):
+                    check(lambda f, p, b: torch.linalg.lu_solve(f, p, b, adjoint=adjoint), lu, pivots,
+                          tensor(*batch, n, 3, dtype=dtype), rtol=1e-3, atol=1e-4)  # fmt: skip
+                    check(lambda f, p, b: torch.linalg.lu_solve(f, p, b, left=False, adjoint=adjoint), lu, pivots,
+                          tensor(*batch, 3, n, dtype=dtype), rtol=1e-3, atol=1e-4)  # fmt: skip
+    lu, pivots = torch.linalg.lu_factor(tensor(5, 3, dtype=dtype))
+    check(torch.lu_unpack, lu, pivots)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(5, 5), (7, 4), (2, 3, 6, 2), (0, 3, 3), (3, 0), (50, 40)])
+def test_reflectors(shape, dtype):
+    a, tau = torch.geqrf(tensor(*shape, dtype=dtype))
+    with no_fallback():
+        check(torch.linalg.householder_product, a, tau, rtol=1e-3, atol=1e-4)
+        if tau.shape[-1] > 1:
+            check(torch.linalg.householder_product, a, tau[..., :1], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matrix_exp(dtype):
+    with no_fallback():
+        for shape in [(1, 1), (4, 4), (3, 5, 5), (2, 0, 0), (0, 3, 3)]:
+            for scale in (1e-6, 0.1, 1, 8):
+                check(torch.linalg.matrix_exp, tensor(*shape, dtype=dtype) * scale, rtol=2e-3, atol=1e-4)
+        mixed = tensor(4, 3, 3, dtype=dtype) * torch.tensor([0, 1e-3, 1, 10]).view(4, 1, 1).to(dtype)
+        check(torch.linalg.matrix_exp, mixed, rtol=2e-3, atol=1e-4)
+    check(torch.linalg.matrix_exp, tensor(3, 3, dtype=dtype).requires_grad_(), grad=True, rtol=1e-3)
+    assert torch.linalg.matrix_exp(to_device(torch.full((2, 2), float("nan"), dtype=dtype))).isnan().all()
+
+
+def test_small():
+    with no_fallback():
+        for dtype in (torch.float32, torch.int64, torch.int32, torch.complex64, torch.float16):
+            for t in layouts(tensor(4, 5, dtype=dtype)):
+                check(torch.trace, t)
+            check(torch.linalg.cross, tensor(4, 3, dtype=dtype), tensor(4, 3, dtype=dtype, seed=2))
+        check(lambda a, b: torch.linalg.cross(a, b, dim=0), tensor(3, 5), tensor(3, 1))
+        check(torch.trace, tensor(0, 3))
+        check(torch.trace, tensor(3, 3).requires_grad_(), grad=True)
+    with pytest.raises(RuntimeError, match="expected a matrix"):
+        torch.trace(to_device(tensor(3)))
