@@ -275,8 +275,8 @@ Tensor& reflectors_kernel(Tensor& result, const Tensor& tau) {
 // as often.  The degree's remainder is below the dtype's precision for norms up to `reach`.
 Tensor taylor_exponential(const Tensor& a) {
   const bool single = c10::toRealValueType(a.scalar_type()) == at::kFloat;
-  const int64_t group = single ? 3 : 4, groups = single ? 3 : 4;  // degree 9 or 16
-  const double reach = single ? 0.7 : 0.75;
+  const int64_t group = 4, groups = 4;  // degree 16
+  const double reach = single ? 2.4 : 0.75;
   const int64_t n = a.size(-1);
   Tensor norm = a.abs().sum(-2).amax(-1);
   Tensor halvings = at::log2(norm / reach).ceil_().nan_to_num_(0.0, 0.0, 0.0).clamp_(0, 1000);

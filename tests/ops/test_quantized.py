@@ -1,0 +1,134 @@
+import pytest
+import torch
+from family import assert_same, check, no_fallback, tensor, to_device
+
+TYPES = [torch.qint8, torch.quint8, torch.qint32]
+
+
+def values(*shape):
+    return torch.cat([tensor(*shape).flatten() * 4, torch.tensor([0.0, 0.25, -0.75, 1e6, -1e6])])
+
+
+def same_quantized(there, here):
+    assert there.is_quantized and not there.is_cpu and there.dtype == here.dtype
+    assert there.qscheme() == here.qscheme() and there.shape == here.shape
+    assert_same(there.int_repr(), here.int_repr())
+    assert_same(there.dequantize(), here.dequantize(), rtol=1e-6)
+    if here.qscheme() == torch.per_tensor_affine:
+        assert (there.q_scale(), there.q_zero_point()) == (here.q_scale(), here.q_zero_point())
+    else:
+        assert_same(there.q_per_channel_scales(), here.q_per_channel_scales())
+        assert_same(there.q_per_channel_zero_points(), here.q_per_channel_zero_points())
+        assert there.q_per_channel_axis() == here.q_per_channel_axis()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_per_tensor(dtype):
+    x = values(50, 7)
+    for scale, zero in [(0.5, 0), (0.1, 3), (0.03, 100)]:
+        with no_fallback():
+            there = torch.quantize_per_tensor(x.to("fl"), scale, zero, dtype)
+        same_quantized(there, torch.quantize_per_tensor(x, scale, zero, dtype))
+    there = torch.quantize_per_tensor(x.to("fl"), torch.tensor(0.5), torch.tensor(2), dtype)
+    same_quantized(there, torch.quantize_per_tensor(x, 0.5, 2, dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.qint8, torch.quint8])
+def test_dynamic(dtype):
+    x = tensor(30, 5)
+    same_quantized(
+        torch.quantize_per_tensor_dynamic(x.to("fl"), dtype, False),
+        torch.quantize_per_tensor_dynamic(x, dtype, False),
+    )
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_per_channel(dtype, axis):
+    x = tensor(3, 4, 5) * 3
+    n = x.shape[axis]
+    scales, zeros = torch.arange(1, n + 1) * 0.07, torch.arange(n)
+    with no_fallback():
+        there = torch.quantize_per_channel(x.to("fl"), scales.to("fl"), zeros.to("fl"), axis, dtype)
+    same_quantized(there, torch.quantize_per_channel(x, scales, zeros, axis, dtype))
+    if dtype == torch.quint8:
+        there = torch.quantize_per_channel(x.to("fl"), scales.to("fl"), zeros.to("fl") + 0.5, axis, dtype)
+        same_quantized(there, torch.quantize_per_channel(x, scales, zeros + 0.5, axis, dtype))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_copies_and_views(dtype):
+    x = tensor(4, 6)
+    here = torch.quantize_per_tensor(x, 0.1, 2, dtype)
+    there = here.to("fl")
+    same_quantized(there, here)
+    back = there.cpu()
+    assert (
+        back.is_quantized
+        and torch.equal(back.int_repr(), here.int_repr())
+        and back.q_scale() == here.q_scale()
+    )
+    channels = torch.quantize_per_channel(x, torch.rand(4) + 0.1, torch.arange(4), 0, dtype)
+    same_quantized(channels.to("fl"), channels)
+    for f in [lambda t: t.clone(), lambda t: t.view(6, 4), lambda t: t.reshape(-1), lambda t: t.t(), lambda t: t[1],
+              lambda t: t[:, 2:4], lambda t: t.unsqueeze(0), lambda t: t[None].squeeze(0), lambda t: t.t().contiguous()]:  # fmt: skip
+        same_quantized(f(there), f(here))
+    assert torch.equal(there, here.to("fl")) and not torch.equal(there, (here.to("fl"))[:, :3])
+    target = torch.quantize_per_tensor(x * 0, 0.1, 2, dtype).to("fl")
+    target.copy_(x.to("fl"))
+    same_quantized(target, here)
+    assert "quantization_scheme" in repr(there)
+
+
+def test_made_from_integers():
+    ints = torch.tensor([[1, 2], [3, -4]], dtype=torch.int8)
+    same_quantized(
+        torch._make_per_tensor_quantized_tensor(ints.to("fl"), 0.5, 1),
+        torch._make_per_tensor_quantized_tensor(ints, 0.5, 1),
+    )
+    s, z = torch.tensor([0.5, 2.0]), torch.tensor([0, 1])
+    same_quantized(torch._make_per_channel_quantized_tensor(ints.to("fl"), s.to("fl"), z.to("fl"), 1),
+                   torch._make_per_channel_quantized_tensor(ints, s, z, 1))  # fmt: skip
+    empty = torch._empty_affine_quantized([2, 3], scale=0.5, zero_point=4, dtype=torch.quint8, device="fl")
+    assert empty.q_scale() == 0.5 and empty.q_zero_point() == 4 and empty.shape == (2, 3)
+
+
+def test_everything_else_says_what_to_do():
+    t = torch.quantize_per_tensor(tensor(3).to("fl"), 0.1, 0, torch.qint8)
+    for f in (lambda: t + t, lambda: torch.relu(t), lambda: t.sum()):
+        with pytest.raises(NotImplementedError, match="dequantize"):
+            f()
+    with pytest.raises(RuntimeError, match="dequantize"):
+        torch.zeros(3, device="fl").copy_(t)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fake_quantize(dtype):
+    x = values(20, 6).to(dtype).requires_grad_()
+    with no_fallback():
+        check(lambda t: torch.fake_quantize_per_tensor_affine(t, 0.1, 3, 0, 255), x, grad=True)
+        check(lambda t: torch.fake_quantize_per_tensor_affine(t, 0.25, 0, -128, 127), x, grad=True)
+        for on in (0, 1):
+            check(lambda t, s, z, e: torch._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(t, s, z, e, -8, 7), x,
+                  torch.tensor([0.3]), torch.tensor([1], dtype=torch.int32), torch.tensor([on]))  # fmt: skip
+        y = tensor(4, 5, 6, dtype=dtype).requires_grad_()
+        for zeros in (torch.arange(5, dtype=torch.int32), torch.arange(5) + 0.25):
+            check(
+                lambda t, s, z: torch.fake_quantize_per_channel_affine(t, s, z, 1, 0, 15),
+                y,
+                torch.rand(5) + 0.1,
+                zeros,
+                grad=True,
+            )
+        if dtype == torch.float32:  # the learnable ones take no other
+            check(lambda t, s, z: torch._fake_quantize_learnable_per_tensor_affine(t, s, z, -8, 7, 0.5), x,
+                  torch.tensor([0.3], requires_grad=True), torch.tensor([1.0], requires_grad=True), grad=True)  # fmt: skip
+            check(lambda t, s, z: torch._fake_quantize_learnable_per_channel_affine(t, s, z, 1, 0, 15, 0.5), y,
+                  (torch.rand(5) + 0.1).requires_grad_(), torch.arange(5.0).requires_grad_(), grad=True)  # fmt: skip
+
+
+def test_second_device():
+    t = torch.quantize_per_tensor(tensor(5).to("fl:1"), 0.1, 0, torch.qint8)
+    assert t.device.index == 1
+    same_quantized(t.to("fl:0"), torch.quantize_per_tensor(tensor(5), 0.1, 0, torch.qint8))
+    assert to_device(tensor(1)).device.index == 0
