@@ -319,15 +319,7 @@ Tensor matrix_exp(const Tensor& self) {
   return taylor_exponential(a).to(self.scalar_type()).view(self.sizes());
 }
 
-// -------------------------------------------------------------------------- small
-Tensor trace(const Tensor& self) {
-  static Op op("aten::trace");
-  TORCH_CHECK(self.dim() == 2, "trace: expected a matrix, but got tensor with dim ", self.dim());
-  Call call(op, self);
-  call.composed();
-  return self.diagonal().sum();
-}
-
+// ------------------------------------------------------------------ cross product
 void cross_kernel(const Tensor& result, const Tensor& a, const Tensor& b, int64_t dim) {
   static Op op("aten::linalg_cross");
   static Programs programs;
@@ -367,7 +359,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   OUT(linalg_cross, out)
   m.impl("_cholesky_solve_helper", cholesky_solve_helper);
   m.impl("linalg_matrix_exp", matrix_exp);
-  m.impl("trace", trace);
 }
 
 }  // namespace
