@@ -60,6 +60,9 @@ Domain domain(unsigned op, unsigned type) {
       return {-3, 20, 0, 1, false, true};
     case FL_OP_ZETA:
       return {1.5L, 9, 0.3L, 9, false, true};
+    case FL_OP_IGAMMA:
+    case FL_OP_IGAMMAC:
+      return {0.3L, 12, 0.1L, 12, false, true};
     case FL_OP_I0:
     case FL_OP_I0E:
     case FL_OP_I1:
@@ -108,13 +111,11 @@ std::vector<Array> operands(Random& random, unsigned op, unsigned type, const st
   return all;
 }
 
-bool programmable(unsigned op) { return op >= FL_OP_SELECT && op < FL_OP_CONST; }
-
 // A claimed opcode over a claimed type, with loads and stores claimed too.
 template <class F>
 void each_claimed(F&& f) {
-  for (unsigned op = 0; op < FL_OP_CONST; ++op) {
-    if (!programmable(op)) continue;
+  for (unsigned op = 0; op < FL_OP_COUNT; ++op) {
+    if (!is_computed(op)) continue;
     for (unsigned type : kRegisters)
       if (reference_has(op, type) && chip().claims(FL_ENTRY_POINTWISE, op, type)) f(op, type);
   }
@@ -262,8 +263,9 @@ KIT_TEST("PGM-4",
 KIT_TEST("PGM-5", "infinities and NaN follow IEEE 754") {
   Session session;
   for (unsigned type : {FL_F32, FL_F64})
-    for (unsigned op = FL_OP_SELECT; op < FL_OP_CONST; ++op) {
-      if (!reference_has(op, type) || !domain(op, type).wild || !chip().claims(FL_ENTRY_POINTWISE, op, type))
+    for (unsigned op = 0; op < FL_OP_COUNT; ++op) {
+      if (!is_computed(op) || !reference_has(op, type) || !domain(op, type).wild ||
+          !chip().claims(FL_ENTRY_POINTWISE, op, type))
         continue;
       run_case(text("%s %s", op_name(op), dtype_name(type)), [&] {
         Random random(op + 13);
@@ -436,9 +438,10 @@ KIT_TEST("PTW-2",
 KIT_TEST("PTW-3", "a program with unclaimed opcodes or types gives FL_UNSUPPORTED") {
   Session session;
   int checked = 0;
-  for (unsigned op = FL_OP_SELECT; op < FL_OP_CONST; ++op)
+  for (unsigned op = 0; op < FL_OP_COUNT; ++op)
     for (unsigned type : kRegisters) {
-      if (!reference_has(op, type) || chip().claims(FL_ENTRY_POINTWISE, op, type)) continue;
+      if (!is_computed(op) || !reference_has(op, type) || chip().claims(FL_ENTRY_POINTWISE, op, type))
+        continue;
       ++checked;
       Tensor a = session.output(type, {4}), b = session.output(type, {4}), c = session.output(type, {4}),
              out = session.output(type, {4});

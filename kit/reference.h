@@ -12,6 +12,7 @@ unsigned operand_count(unsigned op);
 const char* op_name(unsigned op);
 bool op_mandatory(unsigned op);
 bool is_comparison(unsigned op);
+bool is_computed(unsigned op);  // from operands alone: no LOAD, STORE, SCALAR, INDEX, CAST, CONST
 
 // One point of a program: inputs as read from memory, outputs in their memory dtype.
 void reference_program(const fl_program* program, const fl_scalar* scalars, const std::vector<Number>& inputs,

@@ -92,6 +92,15 @@ real ndtri(real p) {
   return (low + high) / 2;
 }
 
+// P(a, x) by its power series, whose terms are all positive.
+real incomplete_gamma(real a, real x) {
+  if (!(a >= 0 && x >= 0) || (a == 0 && x == 0)) return NAN;
+  if (a == 0 || x == 0) return a == 0;
+  real term = 1, sum = 1;
+  for (int n = 1; n < 5000 && term > sum * 1e-21L; ++n) sum += term *= x / (a + n);
+  return sum * std::exp(a * std::log(x) - x - std::lgamma(a + 1));
+}
+
 // ------------------------------------------------------------- real numbers
 
 real python_modulo(real a, real b) {
@@ -232,6 +241,10 @@ real op_real(unsigned op, unsigned type, real a, real b, real c) {
       return std::exp(a * a) * std::erfc(a);
     case FL_OP_ZETA:
       return zeta(a, b);
+    case FL_OP_IGAMMA:
+      return incomplete_gamma(a, b);
+    case FL_OP_IGAMMAC:
+      return 1 - incomplete_gamma(a, b);
     case FL_OP_ANGLE:
       return std::isnan(a) ? a : std::signbit(a) && a != 0 ? kPi : 0;
     case FL_OP_FREXP_MANTISSA: {
@@ -426,6 +439,7 @@ bool compare(unsigned op, unsigned type, Number a, Number b) {
 bool is_comparison(unsigned op) { return op >= FL_OP_EQ && op <= FL_OP_GE; }
 unsigned operand_count(unsigned op) { return kOpcodes[op].operands; }
 const char* op_name(unsigned op) { return op < FL_OP_COUNT ? kOpcodes[op].name : "?"; }
+bool is_computed(unsigned op) { return op >= FL_OP_SELECT && op < FL_OP_COUNT && op != FL_OP_CONST; }
 bool op_mandatory(unsigned op) { return kOpcodes[op].mandatory; }
 
 bool reference_has(unsigned op, unsigned type) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "incomplete_gamma.h"
 #include "simd/point_kernels.h"
 
 namespace sim {
@@ -44,11 +45,13 @@ double digamma(double x) {
   return result + std::log(x) - 0.5 / x - series;
 }
 
+// At a pole the rounding of pi × x decides, as in PyTorch: a large number, not infinity.
+template <class T>
 double trigamma(double x) {
   double result = 0, sign = 1;
   if (x < 0.5) {
-    double whole;
-    double s = std::sin(kPi * std::modf(x, &whole));
+    double whole, fraction = std::modf(x, &whole);
+    double s = std::sin(fraction != 0 ? kPi * fraction : double(T(kPi) * T(x)));
     result = -kPi * kPi / (s * s);
     sign = -1;
     x = 1 - x;
@@ -94,11 +97,11 @@ double i1e(double x) { return std::isnan(x) ? x : std::copysign(bessel_scaled<1>
 // In two steps: exp(x) alone overflows before the product does.
 double i0(double x) {
   double half = std::exp(std::fabs(x) / 2);
-  return std::isnan(x) ? x : std::isinf(x) ? kInf : i0e(x) * half * half;
+  return std::isnan(x) ? x : std::isinf(half) ? kInf : i0e(x) * half * half;
 }
 double i1(double x) {
   double half = std::exp(std::fabs(x) / 2);
-  return std::isnan(x) || std::isinf(x) ? x : i1e(x) * half * half;
+  return std::isnan(x) ? x : std::isinf(half) ? std::copysign(kInf, x) : i1e(x) * half * half;
 }
 
 double erfcx(double x) {
@@ -230,7 +233,7 @@ void add(PointKernels& k, int type) {
   k.op[FL_OP_ERFINV][type] = unary<T, erfinv>;
   k.op[FL_OP_LGAMMA][type] = unary<T, log_gamma>;
   k.op[FL_OP_DIGAMMA][type] = unary<T, digamma>;
-  k.op[FL_OP_TRIGAMMA][type] = unary<T, trigamma>;
+  k.op[FL_OP_TRIGAMMA][type] = unary<T, trigamma<T>>;
   k.op[FL_OP_I0][type] = unary<T, i0>;
   k.op[FL_OP_I0E][type] = unary<T, i0e>;
   k.op[FL_OP_I1][type] = unary<T, i1>;
@@ -239,6 +242,8 @@ void add(PointKernels& k, int type) {
   k.op[FL_OP_LOG_NDTR][type] = unary<T, log_ndtr>;
   k.op[FL_OP_ERFCX][type] = unary<T, erfcx>;
   k.op[FL_OP_ZETA][type] = binary<T, zeta>;
+  k.op[FL_OP_IGAMMA][type] = binary<T, lower_gamma>;
+  k.op[FL_OP_IGAMMAC][type] = binary<T, upper_gamma>;
   k.op[FL_OP_FREXP_MANTISSA][type] = unary<T, mantissa>;
   k.op[FL_OP_FREXP_EXPONENT][type] = unary<T, exponent>;
   k.op[FL_OP_LDEXP][type] = binary<T, ldexp_of>;

@@ -52,8 +52,10 @@ STUB(mish_backward_stub, "aten::mish_backward", [&] {
   return x * (t + y * sigmoid(y) * (1 - t * t));
 }())
 STUB(prelu_stub, "aten::_prelu_kernel", select(x > 0, x, x * y))
-HOST_STUB(prelu_backward_stub, "aten::_prelu_kernel_backward")
-HOST_STUB(glu_jvp_stub, "aten::glu_jvp")
+STUB(glu_jvp_stub, "aten::glu_jvp", [&] {
+  Expr s = sigmoid(y);
+  return z * s + x * (w - s * w);
+}())
 
 // The gradient of elu from its result or from its input.
 FORMULA(elu_backward_result, "aten::elu_backward",

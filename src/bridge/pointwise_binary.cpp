@@ -10,6 +10,7 @@
 #include <ATen/native/TensorCompare.h>
 #include <ATen/native/TensorFactories.h>
 
+#include <cmath>
 #include <limits>
 
 #include "bridge/iterator.h"
@@ -31,13 +32,57 @@ static Expr log_add(Expr a, Expr c, uint16_t log1p_op) {
   return select((a == c) & (abs(a) == kInf), a, m + tail);
 }
 
+// Ordered by the real parts, of which equal infinities need another formula.
+static Expr log_add_complex(Expr a, Expr c) {
+  uint8_t real = a.type() == FL_C128 ? FL_F64 : FL_F32;
+  Expr ra = a.cast(real), rc = c.cast(real), first = ra < rc;
+  Expr low = select(first, a, c), high = select(first, c, a), infinite = (ra == rc) & (abs(ra) == kInf);
+  Expr value =
+      select(infinite, select(ra < 0, low, log(exp(low) + exp(high))), log1p(exp(low - high)) + high);
+  double nan = std::numeric_limits<double>::quiet_NaN();
+  return select(is_nan(a) | is_nan(c), apply(FL_OP_COMPLEX, a.like(nan), a.like(nan)), value);
+}
+
+// PyTorch multiplies or divides a half by a number in float32, without rounding the number to a half.
+static bool run_by_number(IteratorOp& op, IteratorOp& half_op, at::TensorIteratorBase& iter) {
+  if (!at::isReducedFloatingType(iter.common_dtype())) return run_iterator(op, iter);
+  if (!iter.is_cpu_scalar(2)) return run_iterator(half_op, iter);
+  at::Scalar number = iter.original_scalar_value<float>(2);
+  at::TensorIterator unary(iter);
+  unary.remove_operand(2);
+  return run_iterator(op, unary, &number, 1);
+}
+
+// x rounded to fewer bits: T. J. Dekker's way of splitting a number.
+static Expr without_bits(Expr x, int bits) {
+  Expr big = x * (std::ldexp(1.0, bits) + 1), split = big - (big - x);
+  return select(abs(big) < 1e38, split, x);
+}
+
 // The tables stay as they are laid out.
 // clang-format off
 
-STUB(mul_stub, "aten::mul", x * y)
-STUB(div_true_stub, "aten::div", x / y)
-STUB(div_floor_stub, "aten::div", apply(FL_OP_DIV_FLOOR, x, y))
-STUB(div_trunc_stub, "aten::div", apply(FL_OP_DIV_TRUNC, x, y))
+// A stub that takes a number by run_by_number().
+#define STUB_BY_NUMBER(stub, name, ...)                                                               \
+  FORMULA(stub, name, __VA_ARGS__)                                                                    \
+  namespace stub##_fl {                                                                               \
+  constexpr auto kernel = [](auto& iter) {                                                            \
+    if (!run_by_number(op, op, iter))                                                                 \
+      run_on_host(op.op, iter, [](at::TensorIterator& host) { at::native::stub(at::kCPU, host); });   \
+  };                                                                                                  \
+  }                                                                                                   \
+  FL_REGISTER_STUB(stub, ::fl::bridge::stub##_fl::kernel)
+STUB_BY_NUMBER(mul_stub, "aten::mul", x * y)
+STUB_BY_NUMBER(div_true_stub, "aten::div", x / y)
+STUB_BY_NUMBER(div_floor_stub, "aten::div", apply(FL_OP_DIV_FLOOR, x, y))
+// The quotient of two halves is a half before it is truncated.
+FORMULA(div_trunc_any, "aten::div", apply(FL_OP_DIV_TRUNC, x, y))
+FORMULA(div_trunc_half, "aten::div", trunc(without_bits(x / y, common == at::kHalf ? 13 : 16)))
+static void div_trunc_kernel(at::TensorIteratorBase& iter) {
+  if (!run_by_number(div_trunc_any_fl::op, div_trunc_half_fl::op, iter))
+    run_on_host(div_trunc_any_fl::op.op, iter, [](at::TensorIterator& host) { div_trunc_stub(at::kCPU, host); });
+}
+FL_REGISTER_STUB(div_trunc_stub, ::fl::bridge::div_trunc_kernel)
 STUB(remainder_stub, "aten::remainder", apply(FL_OP_REM_FLOOR, x, y))
 STUB(fmod_stub, "aten::fmod", apply(FL_OP_REM_TRUNC, x, y))
 STUB(atan2_stub, "aten::atan2", apply(FL_OP_ATAN2, x, y))
@@ -61,9 +106,6 @@ STUB(fmax_stub, "aten::fmax", fmax(x, y))
 STUB(fmin_stub, "aten::fmin", fmin(x, y))
 STUB(copysign_stub, "aten::copysign", apply(FL_OP_COPYSIGN, x, y))
 STUB(hypot_stub, "aten::hypot", apply(FL_OP_HYPOT, x, y))
-STUB(nextafter_stub, "aten::nextafter", common == at::kFloat || common == at::kDouble
-                                            ? apply(FL_OP_NEXTAFTER, x, y)
-                                            : throw Error(FL_UNSUPPORTED, "nextafter in 16 bits"))
 STUB(gcd_stub, "aten::gcd", apply(FL_OP_GCD, x, y))
 STUB(lcm_stub, "aten::lcm", [&] {
   Expr g = apply(FL_OP_GCD, x, y), one = x.like(1);
@@ -73,7 +115,7 @@ STUB(heaviside_stub, "aten::heaviside", select(x == 0, y, (x > 0).cast(type)))
 STUB(xlogy_stub, "aten::xlogy", select(is_nan(y), y, select(x == 0, x.like(0), x * log(y))))
 STUB(xlog1py_stub, "aten::special_xlog1py", select(is_nan(y), y, select(x == 0, x.like(0), x * log1p(y))))
 STUB(zeta_stub, "aten::special_zeta", apply(FL_OP_ZETA, x, y))
-STUB(logaddexp_stub, "aten::logaddexp", log_add(x, y, FL_OP_LOG1P))
+STUB(logaddexp_stub, "aten::logaddexp", x.is_complex() ? log_add_complex(x, y) : log_add(x, y, FL_OP_LOG1P))
 STUB(logaddexp2_stub, "aten::logaddexp2", log_add(x, y, FL_OP_LOG2))
 STUB(sigmoid_backward_stub, "aten::sigmoid_backward", x * conj((1 - y) * y))
 STUB(tanh_backward_stub, "aten::tanh_backward", x * conj(1 - y * y))
@@ -96,20 +138,8 @@ STUB(polar_stub, "aten::polar", [&] {
   uint8_t wide = type == FL_F64 ? FL_C128 : FL_C64;
   return apply(FL_OP_COMPLEX, (x * cos(y)).cast(wide), (x * sin(y)).cast(wide));
 }())
-HOST_STUB(igamma_stub, "aten::igamma")
-HOST_STUB(igammac_stub, "aten::igammac")
-HOST_STUB(chebyshev_polynomial_t_stub, "aten::special_chebyshev_polynomial_t")
-HOST_STUB(chebyshev_polynomial_u_stub, "aten::special_chebyshev_polynomial_u")
-HOST_STUB(chebyshev_polynomial_v_stub, "aten::special_chebyshev_polynomial_v")
-HOST_STUB(chebyshev_polynomial_w_stub, "aten::special_chebyshev_polynomial_w")
-HOST_STUB(hermite_polynomial_h_stub, "aten::special_hermite_polynomial_h")
-HOST_STUB(hermite_polynomial_he_stub, "aten::special_hermite_polynomial_he")
-HOST_STUB(laguerre_polynomial_l_stub, "aten::special_laguerre_polynomial_l")
-HOST_STUB(legendre_polynomial_p_stub, "aten::special_legendre_polynomial_p")
-HOST_STUB(shifted_chebyshev_polynomial_t_stub, "aten::special_shifted_chebyshev_polynomial_t")
-HOST_STUB(shifted_chebyshev_polynomial_u_stub, "aten::special_shifted_chebyshev_polynomial_u")
-HOST_STUB(shifted_chebyshev_polynomial_v_stub, "aten::special_shifted_chebyshev_polynomial_v")
-HOST_STUB(shifted_chebyshev_polynomial_w_stub, "aten::special_shifted_chebyshev_polynomial_w")
+STUB(igamma_stub, "aten::igamma", apply(FL_OP_IGAMMA, x, y))
+STUB(igammac_stub, "aten::igammac", apply(FL_OP_IGAMMAC, x, y))
 
 // Three tensors.
 STUB_WITH(addcmul_stub, "aten::addcmul", (const at::Scalar& value), (value), (value), x + w * y * z)
@@ -167,14 +197,18 @@ FORMULA(pow_inverse, "aten::pow", reciprocal(x))
 FORMULA(pow_scalar, "aten::pow", pow(x, y))
 
 static void pow_tensor_scalar_kernel(at::TensorIteratorBase& iter, const at::Scalar& exponent) {
-  struct Row { double exponent; IteratorOp& op; bool floating_only; };
-  static const Row rows[] = {{2, pow_square_fl::op, false},  {3, pow_cube_fl::op, false},
-                             {0.5, pow_root_fl::op, true},   {-0.5, pow_inverse_root_fl::op, true},
+  struct Row { double exponent; IteratorOp& op; bool floating_only, root = false; };
+  static const Row rows[] = {{2, pow_square_fl::op, false},      {3, pow_cube_fl::op, false},
+                             {0.5, pow_root_fl::op, true, true}, {-0.5, pow_inverse_root_fl::op, true, true},
                              {-1, pow_inverse_fl::op, true}};
+  // The roots of -0 and -inf are not their powers; PyTorch takes the powers of float16.
+  bool half = iter.common_dtype() == at::kHalf;
   bool floating = !c10::isIntegralType(iter.common_dtype(), true);
   if (!exponent.isComplex() && iter.common_dtype() != at::kBool)
     for (const Row& row : rows)
-      if (exponent.toDouble() == row.exponent && (floating || !row.floating_only) && run_iterator(row.op, iter)) return;
+      if (exponent.toDouble() == row.exponent && (floating || !row.floating_only) && !(half && row.root) &&
+          run_iterator(row.op, iter))
+        return;
   if (!run_iterator(pow_scalar_fl::op, iter, &exponent, 1))
     run_on_host(pow_scalar_fl::op.op, iter,
                 [&](at::TensorIterator& host) { pow_tensor_scalar_stub(at::kCPU, host, exponent); });
@@ -315,12 +349,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   OUT(addcmul, out) OUT(addcdiv, out) OUT(lerp, Scalar_out) OUT(lerp, Tensor_out)
   OUT(clamp, out) OUT(clamp, Tensor_out) OUT(clamp_max, out) OUT(clamp_max, Tensor_out) OUT(clamp_min, out)
   OUT(clamp_min, Tensor_out)
-  OUT(special_chebyshev_polynomial_t, out) OUT(special_chebyshev_polynomial_u, out)
-  OUT(special_chebyshev_polynomial_v, out) OUT(special_chebyshev_polynomial_w, out)
-  OUT(special_hermite_polynomial_h, out) OUT(special_hermite_polynomial_he, out)
-  OUT(special_laguerre_polynomial_l, out) OUT(special_legendre_polynomial_p, out)
-  OUT(special_shifted_chebyshev_polynomial_t, out) OUT(special_shifted_chebyshev_polynomial_u, out)
-  OUT(special_shifted_chebyshev_polynomial_v, out) OUT(special_shifted_chebyshev_polynomial_w, out)
   NATIVE(logical_and, out, logical_and_out)
   NATIVE(logical_or, out, logical_or_out)
   NATIVE(logical_xor, out, logical_xor_out)

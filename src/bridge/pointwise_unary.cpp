@@ -79,25 +79,23 @@ STUB(trigamma_stub, "aten::trigamma", apply(FL_OP_TRIGAMMA, x))
 STUB(trunc_stub, "aten::trunc", trunc(x))
 STUB(isposinf_stub, "aten::isposinf", x == kInf)
 STUB(isneginf_stub, "aten::isneginf", x == -kInf)
-// eps < 0 means none; a number outside [eps, 1 - eps] is moved to the border.
-STUB_WITH(logit_stub, "aten::logit", (const at::Scalar& eps), (eps), (eps), [&] {
-  Expr e = y, low = select(e < 0, x, select(x < e, e, x));
-  Expr clamped = select(e < 0, low, select(low > 1 - e, 1 - e, low));
+// eps < 0 means none; a number outside [eps, 1 - eps], rounded to the dtype, is moved to the border.
+FORMULA(logit_stub, "aten::logit", [&] {
+  Expr clamped = select(y < 0, x, select(x < y, y, select(x > z, z, x)));
   return log(clamped / (1 - clamped));
 }())
-HOST_STUB(frexp_stub, "aten::frexp")
-HOST_STUB(special_airy_ai_stub, "aten::special_airy_ai")
-HOST_STUB(special_bessel_j0_stub, "aten::special_bessel_j0")
-HOST_STUB(special_bessel_j1_stub, "aten::special_bessel_j1")
-HOST_STUB(special_bessel_y0_stub, "aten::special_bessel_y0")
-HOST_STUB(special_bessel_y1_stub, "aten::special_bessel_y1")
-HOST_STUB(special_modified_bessel_i0_stub, "aten::special_modified_bessel_i0")
-HOST_STUB(special_modified_bessel_i1_stub, "aten::special_modified_bessel_i1")
-HOST_STUB(special_modified_bessel_k0_stub, "aten::special_modified_bessel_k0")
-HOST_STUB(special_modified_bessel_k1_stub, "aten::special_modified_bessel_k1")
-HOST_STUB(special_scaled_modified_bessel_k0_stub, "aten::special_scaled_modified_bessel_k0")
-HOST_STUB(special_scaled_modified_bessel_k1_stub, "aten::special_scaled_modified_bessel_k1")
-HOST_STUB(special_spherical_bessel_j0_stub, "aten::special_spherical_bessel_j0")
+namespace logit_stub_fl {
+constexpr auto kernel = [](auto& iter, const at::Scalar& eps) {
+  at::Scalar numbers[2];
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, iter.common_dtype(), "logit", [&] {
+    scalar_t low = eps.to<scalar_t>(), high = scalar_t(1) - low;
+    numbers[0] = low, numbers[1] = high;
+  });
+  if (!run_iterator(op, iter, numbers, 2))
+    run_on_host(op.op, iter, [&](at::TensorIterator& host) { logit_stub(at::kCPU, host, eps); });
+};
+}
+FL_REGISTER_STUB(logit_stub, ::fl::bridge::logit_stub_fl::kernel)
 
 // nan_to_num: what is not given is 0, and the largest and smallest of the dtype.
 FORMULA(nan_to_num_stub, "aten::nan_to_num",
@@ -149,13 +147,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   OUT(round, out) OUT(round, decimals_out) OUT(rsqrt, out) OUT(sgn, out) OUT(sigmoid, out) OUT(sign, out)
   OUT(signbit, out) OUT(sin, out) OUT(sinc, out) OUT(sinh, out) OUT(sqrt, out) OUT(tan, out) OUT(tanh, out)
   OUT(trunc, out)
-  OUT(special_airy_ai, out) OUT(special_bessel_j0, out) OUT(special_bessel_j1, out)
-  OUT(special_bessel_y0, out) OUT(special_bessel_y1, out) OUT(special_entr, out) OUT(special_erfcx, out)
-  OUT(special_i0e, out) OUT(special_i1, out) OUT(special_i1e, out) OUT(special_log_ndtr, out)
-  OUT(special_modified_bessel_i0, out) OUT(special_modified_bessel_i1, out)
-  OUT(special_modified_bessel_k0, out) OUT(special_modified_bessel_k1, out) OUT(special_ndtri, out)
-  OUT(special_scaled_modified_bessel_k0, out) OUT(special_scaled_modified_bessel_k1, out)
-  OUT(special_spherical_bessel_j0, out)
+  OUT(special_entr, out) OUT(special_erfcx, out) OUT(special_i0e, out) OUT(special_i1, out)
+  OUT(special_i1e, out) OUT(special_log_ndtr, out) OUT(special_ndtri, out)
   OUT(renorm, out)
   NATIVE(abs, out, abs_out)
   NATIVE0(angle, angle)

@@ -121,6 +121,25 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarT
   return t;
 }
 
+// Zeros without memory, which autograd adds up in place of gradients that are zero.
+Tensor efficient_zero_tensor(IntArrayRef size, std::optional<ScalarType> dtype,
+                             std::optional<at::Layout> layout, std::optional<c10::Device> device,
+                             std::optional<bool> pin_memory) {
+  using Allocator = at::native::ZeroTensorAllocator;
+  static auto& allocators = *[] {
+    auto* all = new std::vector<Allocator>;
+    for (int i = 0; i < kMaxDevices; ++i)
+      all->emplace_back(c10::Device(kDevice, static_cast<c10::DeviceIndex>(i)));
+    return all;
+  }();
+  check_options(layout, pin_memory);
+  c10::Device d = device_or_current(device);
+  constexpr auto keys =
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor);
+  return at::detail::empty_generic(size, &allocators[static_cast<size_t>(d.index())], keys,
+                                   c10::dtype_or_default(dtype), std::nullopt);
+}
+
 // Storage grows when the new shape needs more; what was there stays.
 void grow_storage(c10::TensorImpl* impl, size_t bytes) {
   const c10::Storage& storage = impl->unsafe_storage();
@@ -189,6 +208,7 @@ Tensor empty_like(const Tensor& like, IntArrayRef sizes, ScalarType dtype) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
+  m.impl("_efficientzerotensor", efficient_zero_tensor);
   m.impl("resize_", resize_);
   m.impl("set_.source_Storage_storage_offset", set_storage);
   m.impl("set_.source_Storage", set_whole_storage);

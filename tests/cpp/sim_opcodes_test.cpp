@@ -88,6 +88,12 @@ long double zeta(long double s, long double q) {
   return sum + powl(w, 1 - s) / (s - 1) + powl(w, -s) / 2 + s * powl(w, -s - 1) / 12;
 }
 
+long double lower_gamma(long double a, long double x) {
+  long double term = 1, sum = 1;
+  for (int n = 1; n < 2000; ++n) sum += term *= x / (a + n);
+  return sum * expl(a * logl(x) - x - lgammal(a + 1));
+}
+
 #define R1(e)                                                  \
   [](long double a, long double, long double) -> long double { \
     (void)a;                                                   \
@@ -188,6 +194,8 @@ const std::vector<Row>& rows() {
       {FL_OP_LOG_NDTR, 1, R1(logl(erfcl(-a / sqrtl(2)) / 2)), nullptr, nullptr, {-30, 3}, -1e-5},
       {FL_OP_ERFCX, 1, R1(erfcxl(a)), nullptr, nullptr, {-3, 80}, -1e-6},
       {FL_OP_ZETA, 2, R2(zeta(a, b)), nullptr, nullptr, {1.1, 20}, -1e-6},
+      {FL_OP_IGAMMA, 2, R2(lower_gamma(a, b)), nullptr, nullptr, {0.1, 12}, -1e-6},
+      {FL_OP_IGAMMAC, 2, R2(1 - lower_gamma(a, b)), nullptr, nullptr, {0.1, 12}, -1e-6},
       {FL_OP_GCD, 2, nullptr, [](i128 a, i128 b, i128, int) -> i128 { a = a < 0 ? -a : a; b = b < 0 ? -b : b; while (b) { i128 r = a % b; a = b, b = r; } return a; }, nullptr},
       {FL_OP_REAL, 1, nullptr, nullptr, C1(a.real())},
       {FL_OP_IMAG, 1, nullptr, nullptr, C1(a.imag())},

@@ -14,13 +14,11 @@
 
 #include <cmath>
 
-#include "bridge/generator.h"
-#include "bridge/ops/programs.h"
+#include "bridge/expr.h"
+#include "bridge/ops/random.h"
 
 namespace fl::bridge {
 namespace {
-
-using Generator = std::optional<at::Generator>;
 
 // One launch of the random entry.  False: the chip does not claim it for out's dtype.
 bool draw(Call& call, const Tensor& out, uint16_t distribution, fl_scalar a, fl_scalar b,
@@ -56,28 +54,31 @@ double below(double high, ScalarType dtype) {
   return dtype == at::kHalf ? step(at::Half()) : step(at::BFloat16());
 }
 
-enum Kind { kUniform, kNormal };
-// Fills any floating dtype: halves by way of F32, F64 as well where the chip has no wider numbers.
-void fill_real(Call& call, const Tensor& out, Kind kind, double a, double b, const Generator& generator) {
-  uint16_t narrow = kind == kUniform ? FL_RANDOM_UNIFORM32 : FL_RANDOM_NORMAL32;
-  uint16_t wide = kind == kUniform ? FL_RANDOM_UNIFORM64 : FL_RANDOM_NORMAL64;
-  bool f64 = out.scalar_type() == at::kDouble;
-  if ((f64 || out.scalar_type() == at::kFloat) &&
-      draw(call, out, f64 ? wide : narrow, scalar_f(a), scalar_f(b), generator))
-    return;
-  call.composed();
-  Tensor source = empty_like(out, out.sizes(), at::kFloat);
-  if (!draw(call, source, narrow, scalar_f(a), scalar_f(b), generator))
-    throw_refused(call, "random", at::kFloat);
+// As many words as a double takes, on a chip without doubles: the high word of each number, in F32.
+Tensor high_words(Call& call, IntArrayRef sizes, const Tensor& like, Draw kind, double a, double b,
+                  const Generator& generator) {
   static Programs programs;
-  if (kind == kUniform && at::isReducedFloatingType(out.scalar_type()) &&
-      b > a) {  // rounding must not reach `high`
-    const fl_program* clamp = programs.get(dtype_of(out), [&](Builder& p) {
-      p.store(0, p.op(FL_OP_MIN, p.load(0, FL_F32), p.scalar(0, FL_F32)), dtype_of(out));
+  int64_t n = c10::multiply_integers(sizes), pairs = (n + 1) / 2;
+  bool uniform = kind == Draw::kUniform;
+  Tensor words = empty_like(like, {pairs, 2, 2}, at::kFloat);
+  if (!draw(call, words, FL_RANDOM_UNIFORM32, scalar_f(uniform ? a : 0), scalar_f(uniform ? b : 1),
+            generator))
+    throw_refused(call, "random", at::kFloat);
+  Tensor high = words.select(2, 1);
+  if (!uniform) {
+    Tensor u = high.select(1, 0), v = high.select(1, 1), normal = empty_like(like, {pairs, 2}, at::kFloat);
+    Tensor even = normal.select(1, 0), odd = normal.select(1, 1);
+    const fl_program* box_muller = programs.get(0, [](Builder& p) {
+      Expr x{&p, p.load(0, FL_F32)}, y{&p, p.load(1, FL_F32)}, mean{&p, p.scalar(0, FL_F32)};
+      Expr angle = y * (2 * M_PI), size = sqrt(log(x + 0x1p-24) * -2.0) * Expr{&p, p.scalar(1, FL_F32)};
+      p.store(0, (mean + size * cos(angle)).v, FL_F32);
+      p.store(1, (mean + size * sin(angle)).v, FL_F32);
     });
-    if (run_program(call, clamp, {&out}, {&source}, {scalar_f(below(b, out.scalar_type()))})) return;
+    if (!run_program(call, box_muller, {&even, &odd}, {&u, &v}, {scalar_f(a), scalar_f(b)}))
+      throw_refused(call, "pointwise", at::kFloat);
+    high = normal;
   }
-  copy_step(out, source);
+  return high.flatten().narrow(0, 0, n).view(sizes);
 }
 
 // from + (random bits mod span); span 0 is 2^64.
@@ -91,17 +92,15 @@ void fill_integers(Call& call, const Tensor& out, int64_t from, uint64_t span, c
   copy_step(out, source);
 }
 
-// Uniform numbers over out's shape, F64 for a double result, else F32.
-Tensor uniform_like(Call& call, const Tensor& out, const Generator& generator) {
-  Tensor u = empty_like(out, out.sizes(), out.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  fill_real(call, u, kUniform, 0, 1, generator);
-  return u;
-}
-
 // out = f(u): `build` gets u in its own type and up to two scalars.
 template <class F>
 void transform(Call& call, Programs& programs, const Tensor& out, const Tensor& u,
                std::initializer_list<fl_scalar> scalars, F&& build) {
+  if (u.scalar_type() == at::kFloat && out.scalar_type() == at::kDouble) {  // a chip without doubles
+    Tensor narrow = empty_like(out, out.sizes(), at::kFloat);
+    transform(call, programs, narrow, u, scalars, std::forward<F>(build));
+    return copy_step(out, narrow);
+  }
   uint8_t from = dtype_of(u), to = dtype_of(out);
   const fl_program* program = programs.get(key_of(from, to), [&](Builder& b) {
     b.store(0, b.cast(build(b, b.load(0, from), from), to_register(out.scalar_type())), to);
@@ -113,13 +112,13 @@ void transform(Call& call, Programs& programs, const Tensor& out, const Tensor& 
 void uniform_kernel(at::TensorIteratorBase& iter, double from, double to, Generator generator) {
   static Op op("aten::uniform_");
   Call call(op, iter.device(0));
-  fill_real(call, iter.tensor(0), kUniform, from, to, generator);
+  fill_real(call, iter.tensor(0), Draw::kUniform, from, to, generator);
 }
 
 void normal_kernel(const at::TensorBase& self, double mean, double std, Generator generator) {
   static Op op("aten::normal_");
   Call call(op, self);
-  fill_real(call, Tensor(self), kNormal, mean, std, generator);
+  fill_real(call, Tensor(self), Draw::kNormal, mean, std, generator);
 }
 
 void random_from_to_kernel(at::TensorIteratorBase& iter, uint64_t range, int64_t base, Generator generator) {
@@ -191,7 +190,7 @@ void bernoulli_scalar_kernel(const at::TensorBase& self, double p, Generator gen
   if (self.numel() == 0) return;
   Call call(op, self);
   call.composed();
-  Tensor out(self), u = uniform_like(call, out, generator);
+  Tensor out(self), u = draw_like(call, out, Draw::kUniform, generator);
   transform(call, programs, out, u, {scalar_f(p)},
             [](Builder& b, Value v, uint8_t type) { return b.op(FL_OP_LT, v, b.scalar(0, type)); });
 }
@@ -202,15 +201,18 @@ void bernoulli_tensor_kernel(const at::TensorBase& self, const at::TensorBase& p
   if (self.numel() == 0) return;
   Call call(op, self);
   call.composed();
-  Tensor out(self), p(p_in), u = uniform_like(call, p, generator);
-  if (u.sizes() != out.sizes()) u = uniform_like(call, out, generator);
-  if (p.device() != out.device()) p = p.to(out.device());
+  Tensor out(self), p(p_in);
+  Tensor u = draw_like(call, out, Draw::kUniform, generator, p.scalar_type());
+  p = p.to(out.device(), p.scalar_type() == at::kDouble ? u.scalar_type() : p.scalar_type());
+  if (out.scalar_type() == at::kDouble && real_dtype(call, at::kDouble) != at::kDouble)
+    out = empty_like(out, out.sizes(), at::kFloat);  // a chip without doubles
   uint8_t tu = dtype_of(u), tp = dtype_of(p), to = dtype_of(out), type = to_register(p.scalar_type());
   const fl_program* program = programs.get(key_of(tu, tp, to), [&](Builder& b) {
     Value less = b.op(FL_OP_LT, b.load(0, tu, type), b.load(1, tp, type));
     b.store(0, b.cast(less, to_register(out.scalar_type())), to);
   });
   if (!run_program(call, program, {&out}, {&u, &p})) throw_refused(call, "pointwise", p.scalar_type());
+  if (out.scalar_type() != self.scalar_type()) copy_step(Tensor(self), out);
 }
 
 void exponential_kernel(at::TensorIteratorBase& iter, double lambda, Generator generator) {
@@ -219,7 +221,7 @@ void exponential_kernel(at::TensorIteratorBase& iter, double lambda, Generator g
   if (iter.numel() == 0) return;
   Call call(op, iter.device(0));
   call.composed();
-  Tensor out = iter.tensor(0), u = uniform_like(call, out, generator);
+  Tensor out = iter.tensor(0), u = draw_like(call, out, Draw::kUniform, generator);
   // -log(1 - u) / lambda.  1 - u is never 0; 2^-25 keeps the result from being 0,
   // which would make multinomial divide by it.
   transform(call, programs, out, u, {scalar_f(-1 / lambda), scalar_f(std::ldexp(1.0, -25))},
@@ -236,7 +238,7 @@ void cauchy_kernel(at::TensorIteratorBase& iter, double median, double sigma, Ge
   if (iter.numel() == 0) return;
   Call call(op, iter.device(0));
   call.composed();
-  Tensor out = iter.tensor(0), u = uniform_like(call, out, generator);
+  Tensor out = iter.tensor(0), u = draw_like(call, out, Draw::kUniform, generator);
   transform(call, programs, out, u, {scalar_f(median), scalar_f(sigma), scalar_f(0.5), scalar_f(M_PI)},
             [](Builder& b, Value v, uint8_t type) {
               Value angle = b.op(FL_OP_MUL, b.op(FL_OP_SUB, v, b.scalar(2, type)), b.scalar(3, type));
@@ -251,10 +253,10 @@ void log_normal_kernel(at::TensorIteratorBase& iter, double mean, double std, Ge
   if (iter.numel() == 0) return;
   Call call(op, iter.device(0));
   call.composed();
-  Tensor out = iter.tensor(0),
-         n = empty_like(out, out.sizes(), out.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  fill_real(call, n, kNormal, mean, std, generator);
-  transform(call, programs, out, n, {}, [](Builder& b, Value v, uint8_t) { return b.op(FL_OP_EXP, v); });
+  Tensor out = iter.tensor(0), n = draw_like(call, out, Draw::kNormal, generator);
+  transform(call, programs, out, n, {scalar_f(mean), scalar_f(std)}, [](Builder& b, Value v, uint8_t type) {
+    return b.op(FL_OP_EXP, b.op(FL_OP_ADD, b.scalar(0, type), b.op(FL_OP_MUL, b.scalar(1, type), v)));
+  });
 }
 
 void geometric_kernel(at::TensorIteratorBase& iter, double p, Generator generator) {
@@ -263,7 +265,7 @@ void geometric_kernel(at::TensorIteratorBase& iter, double p, Generator generato
   if (iter.numel() == 0) return;
   Call call(op, iter.device(0));
   call.composed();
-  Tensor out = iter.tensor(0), u = uniform_like(call, out, generator);
+  Tensor out = iter.tensor(0), u = draw_like(call, out, Draw::kUniform, generator);
   transform(call, programs, out, u, {scalar_f(1 / std::log1p(-p)), scalar_f(1)},
             [](Builder& b, Value v, uint8_t type) {
               Value trials =
@@ -301,7 +303,7 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::optional<bool
   call.composed();
   if (train && !*train) return {x.clone(), mask.fill_(true)};
   Tensor out = at::empty_like(x), u = empty_like(x, x.sizes(), at::kFloat);
-  fill_real(call, u, kUniform, 0, 1, std::nullopt);
+  fill_real(call, u, Draw::kUniform, 0, 1, std::nullopt);
   uint8_t memory = dtype_of(x), type = to_register(x.scalar_type());
   const fl_program* program = programs.get(memory, [&](Builder& b) {
     Value keep = b.op(FL_OP_LT, b.load(1, FL_F32), b.scalar(0, FL_F32));
@@ -310,9 +312,10 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::optional<bool
     b.store(1, keep, FL_BOOL);
   });
   fl_scalar scale = scalar_f(p == 1 ? 0 : 1 / (1 - p));
-  if (!run_program(call, program, {&out, &mask}, {&x, &u}, {scalar_f(1 - p), scale, fl_scalar{}}))
-    throw_refused(call, "pointwise", x.scalar_type());
-  return {out, mask};
+  if (run_program(call, program, {&out, &mask}, {&x, &u}, {scalar_f(1 - p), scale, fl_scalar{}}))
+    return {out, mask};
+  mask = u < 1 - p;  // the chip does not compute x's dtype
+  return {at::where(mask, x * scale.v.f, 0.0).to(x.scalar_type()), mask};
 }
 
 Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
@@ -360,6 +363,48 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 }  // namespace
+
+void fill_real(Call& call, const Tensor& out, Draw kind, double a, double b, const Generator& generator) {
+  bool uniform = kind == Draw::kUniform, f64 = out.scalar_type() == at::kDouble;
+  uint16_t narrow = uniform ? FL_RANDOM_UNIFORM32 : FL_RANDOM_NORMAL32;
+  uint16_t wide = uniform ? FL_RANDOM_UNIFORM64 : FL_RANDOM_NORMAL64;
+  if ((f64 || out.scalar_type() == at::kFloat) &&
+      draw(call, out, f64 ? wide : narrow, scalar_f(a), scalar_f(b), generator))
+    return;
+  call.composed();
+  if (f64) return copy_step(out, high_words(call, out.sizes(), out, kind, a, b, generator));
+  Tensor source = empty_like(out, out.sizes(), at::kFloat);
+  if (!draw(call, source, narrow, scalar_f(a), scalar_f(b), generator))
+    throw_refused(call, "random", at::kFloat);
+  static Programs programs;
+  if (uniform && at::isReducedFloatingType(out.scalar_type()) && b > a) {  // rounding must not reach `high`
+    const fl_program* clamp = programs.get(dtype_of(out), [&](Builder& p) {
+      p.store(0, p.op(FL_OP_MIN, p.load(0, FL_F32), p.scalar(0, FL_F32)), dtype_of(out));
+    });
+    if (run_program(call, clamp, {&out}, {&source}, {scalar_f(below(b, out.scalar_type()))})) return;
+  }
+  copy_step(out, source);
+}
+
+ScalarType real_dtype(const Call& call, ScalarType out) {
+  bool wide = out == at::kDouble && call.claims(FL_ENTRY_RANDOM, FL_RANDOM_UNIFORM64, FL_F64) &&
+              call.claims(FL_ENTRY_RANDOM, FL_RANDOM_NORMAL64, FL_F64) &&
+              call.claims(FL_ENTRY_POINTWISE, FL_OP_LOG, FL_F64);
+  return wide ? at::kDouble : at::kFloat;
+}
+
+Tensor draw_like(Call& call, const Tensor& out, Draw kind, const Generator& generator, ScalarType wanted) {
+  double a = 0, b = 1;  // uniform from 0 to 1, normal of mean 0 and deviation 1
+  ScalarType dtype = real_dtype(call, wanted);
+  if (wanted == at::kDouble && dtype == at::kFloat)
+    return high_words(call, out.sizes(), out, kind, a, b, generator);
+  Tensor numbers = empty_like(out, out.sizes(), dtype);
+  fill_real(call, numbers, kind, a, b, generator);
+  return numbers;
+}
+Tensor draw_like(Call& call, const Tensor& out, Draw kind, const Generator& generator) {
+  return draw_like(call, out, kind, generator, out.scalar_type());
+}
 
 // clang-format off
 #define FL_RANDOM_KERNELS(X)                            \

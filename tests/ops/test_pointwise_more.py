@@ -1,0 +1,82 @@
+"""Elementwise operators with two outputs, over the bits of halves, and of halves with numbers."""
+
+import pytest
+import torch
+from family import DEVICE, check, no_fallback
+
+HALVES = [torch.float16, torch.bfloat16]
+FLOATS = [*HALVES, torch.float32, torch.float64]
+
+
+def wild(dtype, n=4099):
+    g = torch.Generator().manual_seed(3)
+    x = torch.randn(n, generator=g, dtype=torch.float64) * torch.randn(n, generator=g, dtype=torch.float64).exp()
+    f = torch.finfo(dtype)
+    special = [0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1, -1, f.max, -f.max, f.tiny, -f.tiny, f.smallest_normal / 2]
+    return torch.cat([torch.tensor(special, dtype=torch.float64), x]).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_frexp(dtype):
+    x = wild(dtype)[5:].reshape(-1, 2).t()
+    with no_fallback():
+        check(torch.frexp, x, rtol=0, atol=0)
+        out = torch.empty(0, dtype=dtype, device=DEVICE), torch.empty(0, dtype=torch.int32, device=DEVICE)
+        torch.frexp(x.to(DEVICE), out=out)
+    assert torch.equal(out[0].cpu(), torch.frexp(x)[0]) and torch.equal(out[1].cpu(), torch.frexp(x)[1])
+    assert torch.frexp(torch.empty(0, dtype=dtype, device=DEVICE))[1].numel() == 0
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_nextafter(dtype):
+    x = wild(dtype)
+    y = torch.stack([x.flip(0), x, torch.zeros_like(x), torch.full_like(x, torch.inf)])
+    with no_fallback():
+        got = torch.nextafter(x.to(DEVICE), y.to(DEVICE))
+        check(torch.nextafter, x[::2], y[0, ::2], rtol=0, atol=0)
+        check(lambda a, b: a.nextafter_(b), x[5:].clone(), y[1, :-5], rtol=0, atol=0)
+    want = torch.nextafter(x.expand_as(y), y)
+    torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(torch.signbit(got.cpu())[~want.isnan()], torch.signbit(want)[~want.isnan()])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_prelu_gradients(dtype):
+    x, w = torch.randn(4, 3, 5).to(dtype).requires_grad_(), torch.tensor([0.25, -1, 0]).to(dtype).requires_grad_()
+    with no_fallback():
+        check(torch.nn.functional.prelu, x, w, grad=True, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("number", [0.3, 1.7, -2.6])
+def test_halves_by_numbers(dtype, number):
+    x = wild(dtype)
+    with no_fallback():
+        for f in (torch.mul, torch.div, lambda a, b: torch.div(a, b, rounding_mode="trunc")):
+            check(f, x, number, rtol=0, atol=0)
+        check(lambda a: torch.div(a, a.flip(0) * number, rounding_mode="trunc"), x[12:], rtol=0, atol=0)
+        for power in (0.5, -0.5, 2, -1):
+            check(torch.pow, x, power, rtol=1e-2, atol=0)
+        check(torch.logit, x, 1e-3, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_logaddexp_of_complex(dtype):
+    values = [0, 1 - 2j, -3 + 0.5j, 30j, complex(-torch.inf, 0), complex(torch.inf, 0), complex(torch.nan, 1), 800 + 1j, -800 - 1j]
+    x = torch.tensor(values, dtype=dtype)
+    with no_fallback():
+        check(torch.logaddexp, x[:, None], x[None])
+
+
+def test_zeros_without_memory():
+    zero = torch._efficientzerotensor((2, 3), device=DEVICE)
+    assert zero.device == torch.device(DEVICE) and zero._is_zerotensor()
+    assert torch.equal((zero + torch.ones(2, 3, device=DEVICE)).cpu(), torch.ones(2, 3))
+
+
+def test_mvlgamma_out():
+    x = torch.linspace(3, 9, 7)
+    out = torch.empty(7, device=DEVICE)
+    with no_fallback():
+        torch.mvlgamma(x.to(DEVICE), 3, out=out)
+    torch.testing.assert_close(out.cpu(), torch.mvlgamma(x, 3))
