@@ -263,6 +263,13 @@ void copy_on_device(Op& op, const Tensor& to, const Tensor& from) {
   if (views.fill(iter)) {
     fl_copy_args args{views.tensors[1], views.tensors[0]};
     if (call.native(call.chip().op.copy, args, {&args.to, &args.from})) return;
+    // Of one dtype, which the chip does not know: bit by bit.
+    constexpr uint8_t kBits[] = {FL_NONE, FL_U8, FL_I16, FL_NONE, FL_I32, FL_NONE, FL_NONE, FL_NONE, FL_I64};
+    uint8_t bits = to.element_size() < std::ssize(kBits) ? kBits[to.element_size()] : uint8_t{FL_NONE};
+    if (args.from.dtype == args.to.dtype && bits != FL_NONE) {
+      args.from.dtype = args.to.dtype = bits;
+      if (call.native(call.chip().op.copy, args, {&args.to, &args.from})) return;
+    }
   }
   if (run_iterator(convert, iter)) return;
   // Neither copies this dtype: the host does.
