@@ -1,5 +1,6 @@
 """Sparse tensors in every layout, against the CPU: values, structure, gradients, errors."""
 
+import contextlib
 import copy
 import io
 import pickle
@@ -227,7 +228,9 @@ def test_layouts(layout, dtype):
                 check_or_both_refuse(lambda t: t * 2, t)
             if dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128):
                 other = make(matrix(*shape, dtype=dtype, seed=5))
-                if layout != "csc":  # the CPU has none
+                if layout in ("coo", "csr") or (
+                    layout == "bsr" and shape[0]
+                ):  # the CPU's sums of others fail
                     check(lambda t, u: t + u, t, other)
                     check(lambda t, u: t.add_(u, alpha=2), t, other)
                 if layout in ("coo", "csr"):
@@ -296,23 +299,23 @@ def test_compressed_rows(index):
             check(lambda c, x: c @ x, c, x)
 
 
-@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr"])
+@pytest.mark.parametrize("layout", ["coo", "csr"])
 def test_gradients(layout):
     t = LAYOUTS[layout](matrix(6, 9))
     with no_fallback():
+        check_gradients(lambda t: t.to_dense(), t)
         check_gradients(lambda t, x: t @ x, t, tensor(9, 3))
         check_gradients(lambda t, x, s: torch.sparse.addmm(s, t, x), t, tensor(9, 3), tensor(6, 3))
-        check_gradients(lambda t: t.to_dense(), t)
         check_gradients(lambda t: t * 2, t)
     if layout != "coo":
         return
-    for t in (t, coo(6, 9)):
+    for given in (t, coo(6, 9)):
         for fn in (
             lambda t: torch.sparse.sum(t), lambda t: torch.sparse.sum(t, 0), lambda t: torch.sparse.sum(t, (0, 1)),
             lambda t: t * t, lambda t: t + t, lambda t: torch.sparse.mm(t, t.t()), lambda t: t.coalesce().values(),
             lambda t: torch.sparse.softmax(t, 1), lambda t: torch.sparse.log_softmax(t, 0),
         ):  # fmt: skip
-            check_gradients(fn, t)
+            check_gradients(fn, given)
     place = torch.tensor([[0, 1, 1], [2, 0, 0]])
     check_gradients(lambda v: torch.sparse_coo_tensor(place.to(v.device), v, (3, 4)).to_dense(), tensor(3))
     check_gradients(lambda d: d.to_sparse(), matrix(5, 6))
@@ -359,7 +362,8 @@ def test_copies_of_all_kinds(layout):
     same(torch.load(file), here)
     file.seek(0)
     assert torch.equal(torch.load(file, map_location="cpu").to_dense(), here.to_dense())
-    same(copy.deepcopy(there), here)
+    if layout == "coo":  # PyTorch's deepcopy knows no other
+        same(copy.deepcopy(there), here)
     same(pickle.loads(pickle.dumps(there)), here)
     assert there.cpu().layout == here.layout and torch.equal(there.cpu().to_dense(), here.to_dense())
     assert "device='" in repr(there) and not there.is_pinned()
@@ -372,7 +376,7 @@ def test_second_device(layout):
     there = here.to("fl:1")
     same(there, here, "fl:1")
     same(there + there, here + here, "fl:1")
-    same(there @ tensor(9, 2).to("fl:1"), here @ tensor(9, 2), "fl:1")
+    same(there @ tensor(9, 2).to("fl:1"), here.to_dense() @ tensor(9, 2), "fl:1")
     same(there.to_sparse(), here.to_sparse(), "fl:1")
     same(there.to(DEVICE), here)
     for other in (here.to(DEVICE), here):
@@ -448,10 +452,8 @@ def test_row_pointers_that_nobody_checked_stay_inside():
         torch.ones(2, device=DEVICE),
         (2, 3),
     )
-    try:
+    with contextlib.suppress(IndexError):
         (rows @ torch.ones(3, 2, device=DEVICE)).cpu()
-    except IndexError:
-        pass
     check(lambda t: t.coalesce(), coo(5, 6))
 
 
