@@ -226,10 +226,11 @@ bool compute_taps(Call& call, Problem& p) {
   return true;
 }
 
-// A cubic in a half type is rounded at each step by PyTorch's CPU, far from what F32 gives.
-bool rounds_each_step(const Tensor& input, int64_t mode) {
+// PyTorch's CPU rounds a half at each step, which for a cubic, and for every gradient of the grid, is far
+// from what F32 gives.
+bool rounds_each_step(const Tensor& input, int64_t mode, bool backward) {
   return at::isReducedFloatingType(input.scalar_type()) &&
-         static_cast<Interpolation>(mode) == Interpolation::Bicubic;
+         (backward || static_cast<Interpolation>(mode) == Interpolation::Bicubic);
 }
 
 std::optional<Problem> problem_of(Call& call, const Tensor& input, const Tensor& grid, int64_t mode,
@@ -378,7 +379,7 @@ Tensor forward(const Tensor& input, const Tensor& grid, int64_t mode, int64_t pa
   Tensor out = at::empty(sizes, input.options());
   if (out.numel() == 0) return out;
   Call call(op, input);
-  if (!rounds_each_step(input, mode)) {
+  if (!rounds_each_step(input, mode, false)) {
     call.composed();
     auto p = problem_of(call, input, grid, mode, padding, align_corners);
     if (p && sample(call, *p, input, out)) return out;
@@ -422,7 +423,7 @@ std::tuple<Tensor, Tensor> backward(const Tensor& grad, const Tensor& input, con
     if (p->type != grid.scalar_type()) copy_step(grad_grid, to.view(grid.sizes()));
     return true;
   };
-  if (!rounds_each_step(input, mode)) {
+  if (!rounds_each_step(input, mode, true)) {
     call.composed();
     if (run()) return {grad_input, grad_grid};
   }
