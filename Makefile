@@ -1,5 +1,6 @@
 # make demo   set up .venv, build, install, and train on the sim chip
 # make test   the same, then every test
+# make opdb   every dtype and sample of PyTorch's operator database; takes hours
 # make bench  side by side with PyTorch's CPU device; writes benchmarks/RESULTS.md
 # make fuzz   random programs against the CPU, for FUZZ_SECONDS=1800
 # make lint   formatting and static checks alone
@@ -21,7 +22,7 @@ SANITIZED_ADDRESS := abi_layout_test allocator_test config_test program_test reg
                      sim_core_test sim_copy_test sim_opcodes_test
 SANITIZED_THREAD := allocator_test config_test program_test registry_test runtime_test sim_core_test
 
-.PHONY: demo test bench fuzz lint tidy install clean
+.PHONY: demo test opdb bench fuzz lint tidy install clean
 
 demo: .venv/installed
 	$(BIN)/torch-fl run examples/train_resnet.py
@@ -57,6 +58,9 @@ FUZZ_SECONDS ?= 1800
 FUZZ_SEED ?= 1
 fuzz: .venv/installed .venv/test-ready
 	$(BIN)/python -W ignore tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --jobs $(JOBS)
+
+opdb: .venv/installed .venv/test-ready
+	$(BIN)/pytest -n $(JOBS) tests/opdb --every
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py

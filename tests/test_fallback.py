@@ -133,3 +133,19 @@ def test_views_do_not_fall_back():
                   torch.view_as_complex(x.view(2, 6, 2)), x.unsqueeze(0).expand(3, 2, 3, 4), x.movedim(0, 1),
                   x.as_strided((2, 2), (1, 3)), *x.split(1), *x.unbind(1), x.flatten(), x.detach(), x.real):  # fmt: skip
             assert v.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
+
+def test_out_in_any_strides_and_resized_strides():
+    torch.fl.config.fallback = "quiet"
+    try:
+        x = torch.rand(5, 5).add(torch.eye(5) * 5)
+        want = torch.linalg.inv(x)
+        for out in (torch.empty(0), torch.empty(5, 5), torch.empty(5, 5).t(), torch.empty(5, 5, 2)[..., 0]):
+            there = torch.empty_strided(out.shape, out.stride(), device="fl:0")
+            result, here = torch.linalg.inv(x.to("fl:0"), out=there), torch.linalg.inv(x, out=out)
+            assert result is there and there.stride() == here.stride(), (there.stride(), here.stride())
+            torch.testing.assert_close(there.cpu(), want)
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.linalg.det(x.to("fl:0"), out=torch.empty(()))
+    finally:
+        torch.fl.config.fallback = "warn"

@@ -103,7 +103,8 @@ struct HostCall {
     else if (*device != t.device()) throw_mixed_devices(find_op(schema.name()), *device, t.device());
   }
 
-  // out= tensors may be resized by the kernel: they get memory of the host's own.
+  // out= tensors may be resized by the kernel: they get memory of the host's own,
+  // contiguous, because some kernels of the CPU write as if it were.
   Tensor stand_in(const Tensor& t, bool write, bool out) {
     if (!is_fl(t)) return t;
     for (auto& [device_tensor, host] : lent)
@@ -115,7 +116,8 @@ struct HostCall {
     if (t.layout() != at::kStrided) {
       host = t.to(at::kCPU);
     } else if (out) {
-      host = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU));
+      at::assert_no_internal_overlap(t);
+      host = at::empty(t.sizes(), t.options().device(at::kCPU).requires_grad(false));
       if (t.numel() != 0) host.copy_(t), bytes += t.nbytes();
     } else {
       host = host_view(t);
@@ -139,7 +141,11 @@ struct HostCall {
         t.copy_(host);
         continue;
       }
-      if (host.sizes() != t.sizes()) t.resize_(host.sizes());
+      if (host.sizes() != t.sizes()) {  // resized: in the strides that the operator chose
+        t.resize_(host.sizes());
+        if (host.is_non_overlapping_and_dense())
+          t.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides());
+      }
       if (t.numel() == 0) continue;
       if (is_mapped(t) && host.storage().data() == host_storage(t)) continue;
       t.copy_(host);
@@ -242,8 +248,14 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
         !(r.alias_info() && !r.alias_info()->isWrite()), schema.name(),
         " returns a view, and views never fall back to the CPU; this operator is not supported yet");
 
-  bool host_tensors_allowed = takes_host_tensors().count(schema.name()) != 0;
   std::optional<Tensor> host_tensor;
+  for (size_t i = 0; i < n; ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    bool write = argument.alias_info() && argument.alias_info()->isWrite();
+    if (write && host[i].isTensor() && host[i].toTensor().defined() && host[i].toTensor().device().is_cpu())
+      host_tensor = host[i].toTensor();  // also one without dimensions
+  }
+  bool host_tensors_allowed = !host_tensor && takes_host_tensors().count(schema.name()) != 0;
   auto see = [&](const Tensor& t) {
     call.see_device(t);
     if (t.defined() && t.device().is_cpu() && t.dim() > 0) host_tensor = t;

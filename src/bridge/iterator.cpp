@@ -179,10 +179,31 @@ Tensor rounded(Op& op, const at::TensorIteratorBase& iter, int operand, ScalarTy
   return copy;
 }
 
+// A half result in a wider out= has been rounded to half on the way: out= does
+// not change what is computed.  (Integers wrap within the program.)
+bool rounds_on_the_way(const IteratorOp& op, const at::TensorIteratorBase& iter) {
+  if (op.by_output || iter.noutputs() != 1) return false;
+  auto common = iter.maybe_common_dtype();
+  ScalarType out = iter.dtype(0);
+  return common && at::isReducedFloatingType(*common) && out != *common &&
+         (c10::isFloatingType(out) || c10::isComplexType(out));
+}
+
 bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars,
                             int n_scalars) {
   if (iter.numel() == 0) return true;
   c10::Device device = iter.device(0);
+  if (C10_UNLIKELY(rounds_on_the_way(op, iter))) {
+    Tensor rounded = empty_on(device, iter.tensor(0).sizes(), {}, *iter.maybe_common_dtype());
+    at::TensorIteratorConfig config;
+    config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
+    config.allow_cpu_scalars(true).promote_inputs_to_common_dtype(true).add_output(rounded);
+    for (int i = 0; i < iter.ninputs(); ++i) config.add_const_input(iter.tensor(iter.noutputs() + i));
+    at::TensorIterator inner = config.build();
+    if (!run_iterator_unguarded(op, inner, scalars, n_scalars)) return false;
+    copy_on_device(op.op, iter.tensor(0), rounded);
+    return true;
+  }
   unsigned number_mask = 0;
   for (int i = 0; i < iter.ninputs(); ++i) {
     int operand = iter.noutputs() + i;
@@ -321,7 +342,8 @@ HostIterator::HostIterator(Op& op, at::TensorIteratorBase& iter, bool promote, b
     ScalarType wanted = iter.dtype(i);
     if (!output && common) wanted = *common;
     // A comparison's bool, abs of a complex number and frexp's exponent are what their kernels write.
-    bool own = wanted == at::kBool || (common && c10::isComplexType(wanted) != c10::isComplexType(*common)) ||
+    bool own = wanted == at::kBool ||
+               (common && c10::isComplexType(*common) && !c10::isComplexType(wanted)) ||
                (common && c10::isFloatingType(*common) && c10::isIntegralType(wanted, true));
     if (output && common && !own) wanted = *common;
     if (output) targets_.push_back(host);

@@ -251,7 +251,9 @@ static Tensor& masked_fill_scalar(Tensor& self, const Tensor& mask, const at::Sc
 static Tensor& masked_fill_tensor(Tensor& self, const Tensor& mask, const Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
               value.dim(), " dimension(s).");
-  if (!is_fl(value)) return masked_fill_scalar(self, mask, value.item());
+  // A complex number for a real tensor is an error or not by its value.
+  bool complex = value.is_complex() && !self.is_complex();
+  if (!is_fl(value) || complex) return masked_fill_scalar(self, mask, value.item());
   auto iter = masked_fill_iterator(self, mask, &value);
   if (!run_iterator(masked_fill_value_fl::op, iter))
     run_on_host(masked_fill_value_fl::op.op, iter, [](at::TensorIterator& host) {

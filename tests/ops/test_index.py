@@ -154,3 +154,22 @@ def test_out_argument():
 
 def test_index_fill_takes_negative_positions():
     check(lambda x, i: x.index_fill_(0, i, 2.0), torch.zeros(5), torch.tensor([-1, 1]))
+
+
+def test_out_must_not_overlap():
+    x = torch.rand(3, device="fl:0")
+    i, same = torch.tensor([2, 1, 0], device="fl:0"), torch.rand(1, device="fl:0").expand(3)
+    for f in (
+        lambda: torch.index_select(x, 0, i, out=same),
+        lambda: torch.index_select(x, 0, i, out=x),
+        lambda: torch.take(x, i, out=same),
+        lambda: torch.take(x, i, out=x),
+        lambda: torch.gather(x, 0, i, out=same),
+        lambda: torch.cat([x[:1], x[1:]], out=same),
+        lambda: torch.max(torch.rand(3, 2, device="fl:0"), 1, out=(same, i)),
+        lambda: torch.mv(torch.rand(3, 3, device="fl:0"), x, out=same),
+    ):
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            f()
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.gather(x.cpu(), 0, i)

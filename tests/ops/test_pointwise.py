@@ -283,3 +283,28 @@ def test_integers_beside_halves_are_rounded_to_them():
     halves = integers.to(torch.float16)
     assert torch.eq(integers.to("fl"), halves.to("fl")).all()
     check(torch.eq, integers.view(2, 3).t(), halves.view(2, 3).t())
+
+
+    check(lambda x: (torch.equal(x, x.clone()), torch.equal(x, x + 1), torch.equal(x, x[:2]), torch.equal(x[:0], x[:0])), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_out_does_not_change_what_is_computed(dtype):
+    x = torch.tensor([33000.0, 1.5, 0.1, -7.0], dtype=dtype)
+    for f in (torch.add, torch.true_divide, torch.atan2):
+        for wide in (torch.float32, torch.float64, torch.complex64):
+            want = f(x, x * 0.666, out=torch.empty(0, dtype=wide))
+            got = f(x.to("fl:0"), (x * 0.666).to("fl:0"), out=torch.empty(0, dtype=wide, device="fl:0"))
+            assert_same(got, want, 0 if f is not torch.atan2 else 4e-3)
+    got = torch.add(x.to("fl:0"), 1000, alpha=2, out=torch.empty(4, dtype=torch.float32, device="fl:0"))
+    assert_same(got, torch.add(x, 1000, alpha=2, out=torch.empty(4)))
+    x = torch.tensor([5, 250], dtype=torch.uint8)
+    got = torch.sub(x.to("fl:0"), 8, out=torch.empty(2, device="fl:0"))
+    assert_same(got, torch.sub(x, 8, out=torch.empty(2)))
+
+
+def test_a_complex_value_for_a_real_tensor_is_refused():
+    x, mask = torch.ones(2, dtype=torch.int64, device="fl:0"), torch.tensor(False, device="fl:0")
+    with pytest.raises(RuntimeError, match="cannot be converted"):
+        x.masked_fill_(mask, torch.tensor(1j, device="fl:0"))
+    assert x.masked_fill(~mask, torch.tensor(3 + 0j, device="fl:0")).tolist() == [3, 3]

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from family import check, layouts, no_fallback, tensor, to_device
+from family import DEVICE, check, layouts, no_fallback, tensor, to_device
 
 DTYPES = [torch.float32, torch.float16, torch.int64, torch.bool, torch.complex64]
 
@@ -92,3 +92,15 @@ def test_views_and_repeats():
         check(lambda t: t.unfold(1, 2, 1).contiguous(), x)
         check(lambda t: t.chunk(2, 2)[1].contiguous(), x)
         check(lambda t: torch.meshgrid(t, t, indexing="ij"), tensor(4))
+
+
+def test_narrow_copy_and_types_of_cat():
+    x = tensor(4, 3)
+    for out in (torch.empty(0), torch.zeros(3, 2).t(), torch.zeros(2, 3, 2)[..., 1]):
+        want = torch.empty_like(out).copy_(out).resize_(2, 3).copy_(x[1:3])
+        there = to_device(out)
+        got = torch.narrow_copy(x.to(DEVICE), 0, 1, 2, out=there)
+        assert got is there and torch.equal(got.cpu(), want)
+    assert torch.equal(torch.narrow_copy(x.to(DEVICE), 1, 0, 0).cpu(), x[:, :0])
+    with pytest.raises(TypeError, match="can't be cast"):
+        torch.cat([x.to(DEVICE)], out=torch.empty(4, 3, dtype=torch.int32, device=DEVICE))

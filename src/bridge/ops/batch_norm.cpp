@@ -269,9 +269,13 @@ std::tuple<Tensor&, Tensor&, Tensor&> batch_norm_forward_out(
     const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
     const std::optional<Tensor>& mean, const std::optional<Tensor>& var, bool training, double momentum,
     double eps, Tensor& out, Tensor& save_mean, Tensor& save_rstd) {
+  static Op forward_op("aten::native_batch_norm.out");
   auto [y, m, r] = batch_norm_forward(x, weight, bias, mean, var, training, momentum, eps);
   for (auto [to, from] : {std::pair<Tensor*, Tensor*>{&out, &y}, {&save_mean, &m}, {&save_rstd, &r}}) {
     if (!to->defined()) continue;
+    if (to->device() != x.device()) throw_mixed_devices(forward_op, x.device(), to->device());
+    TORCH_CHECK(to->scalar_type() == from->scalar_type(), "expected scalar type ", from->scalar_type(),
+                " but found ", to->scalar_type());
     at::native::resize_output(*to, from->sizes());
     to->copy_(*from);
   }

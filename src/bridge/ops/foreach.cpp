@@ -41,9 +41,10 @@ bool uniform(TensorList self, c10::ArrayRef<TensorList> others, const Tensor* br
   return !broadcast || (takes(*broadcast, lead) && broadcast->numel() == 1);
 }
 
-bool real_enough(Scalars scalars, ScalarType dtype) {
+// Complex numbers promote; booleans are refused by some operators.
+bool plain(Scalars scalars, ScalarType dtype) {
   for (const Scalar& s : scalars)
-    if (s.isComplex() && !at::isComplexType(dtype)) return false;
+    if (s.isBoolean() || (s.isComplex() && !at::isComplexType(dtype))) return false;
   return true;
 }
 
@@ -53,7 +54,7 @@ bool run(ForeachOp& f, TensorList out, TensorList self, c10::ArrayRef<TensorList
   if (!uniform(self, others, broadcast)) return false;
   if (!per_item.empty() && per_item.size() != self.size()) return false;
   ScalarType dtype = self[0].scalar_type();
-  if (!real_enough(shared, dtype) || !real_enough(per_item, dtype)) return false;
+  if (!plain(shared, dtype) || !plain(per_item, dtype)) return false;
   uint8_t memory = to_dtype(dtype), type = to_register(dtype);
   int n_inputs = static_cast<int>(1 + others.size() + (broadcast ? 1 : 0));
   int n_scalars = static_cast<int>(shared.size() + (per_item.empty() ? 0 : 1));

@@ -2,6 +2,7 @@
 // of structured operators: what the operator families share.
 #pragma once
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/Operators.h>
 #include <ATen/native/Resize.h>
 
@@ -111,8 +112,8 @@ void copy_step(const Tensor& to, const Tensor& from);
 [[noreturn]] void throw_refused(const Call& call, const char* what, ScalarType dtype);
 
 // Runs a structured operator's shape function against tensors given as out=:
-// checks dtype and device, resizes.  Kernels honour any strides, so there are
-// no proxies.
+// checks dtype, device and overlap, resizes.  Kernels honour any strides, so
+// there are no proxies.
 template <class Meta>
 class Into final : public Meta {
  public:
@@ -131,10 +132,15 @@ class Into final : public Meta {
  private:
   void prepare(int64_t i, IntArrayRef sizes, IntArrayRef strides, const at::TensorOptions& options) {
     const Tensor& out = *outputs_[i];
+    // The kernel of the device runs when any operand is there; results go where the first one is.
+    TORCH_CHECK(options.device().type() == kDevice,
+                "Expected all tensors to be on the same device, but found at least two devices, ",
+                options.device(), " and ", c10::Device(kDevice), "!");
     TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ", options.dtype(),
                 ", but got ", out.dtype(), " instead");
     TORCH_CHECK(options.device() == out.device(), "Expected out tensor to have device ", options.device(),
                 ", but got ", out.device(), " instead");
+    at::assert_no_internal_overlap(out);
     if (!at::native::resize_output(out, sizes)) return;
     if (!strides.empty()) out.as_strided_(sizes, strides);
     else if (auto format = options.memory_format_opt())

@@ -443,9 +443,13 @@ Tensor& spread_out(const Tensor& self, OptionalIntArrayRef dim, const std::optio
     out.copy_(kRoot ? parts.sqrt() : parts);
     return out;
   }
-  TORCH_CHECK(out.scalar_type() == self.scalar_type() || at::isFloatingType(out.scalar_type()),
-              "Expected out tensor to have dtype ", self.dtype(), ", but got ", out.dtype(), " instead");
+  TORCH_CHECK(at::can_cast(self.scalar_type(), out.scalar_type()), "result type ", self.scalar_type(),
+              " can't be cast to the desired output type ", out.scalar_type());
   at::native::resize_output(out, shape_from_dim_mask(self, mask, keepdim));
+  if (at::isComplexType(out.scalar_type())) {
+    if constexpr (kRoot) return out.copy_(at::std(self, dim, correction, keepdim));
+    else return out.copy_(at::var(self, dim, correction, keepdim));
+  }
   warn_degrees(kRoot ? "std" : "var", self, mask, correction);
   Call call(op, self);
   if (variance_into(call, self, mask, correction, kRoot, out, nullptr)) return out;

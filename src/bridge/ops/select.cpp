@@ -1,5 +1,6 @@
 // Indexing along one dimension with a list of positions: index_select, index_add,
 // index_copy, index_fill; and into the flat tensor: take, put.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/index_add_meta.h>
 #include <ATen/ops/index_copy_meta.h>
 
@@ -44,6 +45,12 @@ void check_index(const char* name, const Tensor& index) {
               "(): Expected dtype int32/int64 for index");
 }
 
+// What is written has one place for each element, and none of them is read.
+void check_overlap(const Tensor& out, std::initializer_list<const Tensor*> inputs) {
+  at::assert_no_internal_overlap(out);
+  for (const Tensor* t : inputs) at::assert_no_overlap(out, *t);
+}
+
 Tensor& index_select_out(const Tensor& self, int64_t dim, const Tensor& index, Tensor& out) {
   static Op op("aten::index_select");
   check_index("index_select", index);
@@ -55,6 +62,7 @@ Tensor& index_select_out(const Tensor& self, int64_t dim, const Tensor& index, T
   else
     TORCH_CHECK(index.numel() == 1, "index_select(): Index to scalar can have only 1 value, got ",
                 index.numel(), " value(s)");
+  check_overlap(out, {&self, &index});
   at::native::resize_output(out, sizes);
   Call call(op, self);
   Tensor part = at_least_1d(out);
@@ -138,6 +146,7 @@ Tensor& take_out(const Tensor& self, const Tensor& index, Tensor& out) {
               "take(): self and out expected to have the same dtype, but got self.dtype = ", self.dtype(),
               " and out.dtype = ", out.dtype());
   TORCH_CHECK_INDEX(self.numel() > 0 || index.numel() == 0, "take(): tried to take from an empty tensor");
+  check_overlap(out, {&self, &index});
   at::native::resize_output(out, index.sizes());
   Call call(op, self);
   Tensor flat = self.reshape({-1}), first = flat.numel() ? flat.select(0, 0) : flat;
@@ -165,6 +174,7 @@ Tensor& put(Tensor& self, const Tensor& index, const Tensor& source, bool accumu
               source.numel(), ", index.numel() = ", index.numel());
   TORCH_CHECK_INDEX(self.numel() > 0 || index.numel() == 0,
                     "put_(): Tried to put elements into an empty tensor");
+  check_overlap(self, {&index, &source});
   if (index.numel() == 0) return self;
   Call call(op, self);
   bool half = at::isReducedFloatingType(self.scalar_type());

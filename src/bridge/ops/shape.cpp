@@ -56,10 +56,7 @@ Join join_of(const at::MaterializedITensorListRef& tensors, int64_t dim) {
     else if (format != join.format) join.format = at::MemoryFormat::Contiguous;
     first = false;
   }
-  if (!lead) {
-    at::maybe_wrap_dim(dim, 1);
-    join.sizes = {0};
-  }
+  if (!lead) join.sizes = {0};  // of any dim
   join.dtype = at::native::result_type(state);
   return join;
 }
@@ -97,8 +94,9 @@ Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, Tensor& out) {
   static Op op("aten::cat.out");
   auto tensors = list.materialize();
   Join join = join_of(tensors, dim);
-  TORCH_CHECK(at::can_cast(join.dtype, out.scalar_type()),
-              "torch.cat(): input types can't be cast to the desired output type ", out.scalar_type());
+  TORCH_CHECK_TYPE(at::can_cast(join.dtype, out.scalar_type()),
+                   "torch.cat(): input types can't be cast to the desired output type ", out.scalar_type());
+  at::assert_no_internal_overlap(out);
   for (const Tensor& t : tensors) at::assert_no_overlap(out, t);
   if (at::native::resize_output(out, join.sizes) && join.format != at::MemoryFormat::Contiguous)
     out.unsafeGetTensorImpl()->empty_tensor_restride(join.format);
@@ -131,6 +129,27 @@ Tensor flip(const Tensor& self, IntArrayRef dims) {
     if (call.native(call.chip().op.copy, args, {&args.to, &args.from})) return out;
   }
   return fallback<ATEN_OP(flip)>(self, dims);
+}
+
+// ---------------------------------------------------------------- narrow_copy
+// The CPU's kernel writes out= as if it were contiguous.
+Tensor& narrow_copy_out(const Tensor& self, int64_t dim, int64_t start, int64_t length, Tensor& out) {
+  static Op op("aten::narrow_copy.out");
+  TORCH_CHECK(self.dtype() == out.dtype(),
+              "narrow_copy(): self and out expected to have the same dtype, but got ", self.dtype(), " and ",
+              out.dtype());
+  if (self.device() != out.device()) throw_mixed_devices(op, self.device(), out.device());
+  Tensor part = self.narrow(dim, start, length);
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, part);
+  at::native::resize_output(out, part.sizes());
+  Call(op, self).composed();
+  if (out.numel()) copy_step(out, part);
+  return out;
+}
+Tensor narrow_copy(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
+  Tensor out = empty_like(self, {0}, self.scalar_type());
+  return narrow_copy_out(self, dim, start, length, out);
 }
 
 // ------------------------------------------------------------------- triangles
@@ -285,6 +304,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("cat", cat);
   m.impl("cat.out", cat_out);
   m.impl("flip", flip);
+  m.impl("narrow_copy", narrow_copy);
+  m.impl("narrow_copy.out", narrow_copy_out);
   m.impl("roll", at::native::roll);                        // narrows and a cat
   m.impl("channel_shuffle", at::native::channel_shuffle);  // a permuted view
   m.impl("triu.out", triu_out);

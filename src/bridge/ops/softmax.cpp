@@ -50,7 +50,7 @@ Tensor forward(const Tensor& x, int64_t dim, bool half_to_float) {
   static Op op(kLog ? "aten::_log_softmax" : "aten::_softmax");
   check_forward(kLog ? "log_softmax" : "softmax", x, dim, half_to_float);
   ScalarType dtype = half_to_float ? at::kFloat : x.scalar_type();
-  Tensor out = at::empty(x.sizes(), x.options().dtype(dtype).memory_format(x.suggest_memory_format()));
+  Tensor out = empty_like(x, x.sizes(), dtype);  // contiguous whatever x is, as PyTorch's shape function says
   Call call(op, x);
   if (forward_into(call, x, dim, kLog, out)) return out;
   if constexpr (kLog) return fallback<ATEN_OP(_log_softmax)>(x, dim, half_to_float);
@@ -115,8 +115,7 @@ Tensor backward(const Tensor& grad, const Tensor& y, int64_t dim, ScalarType inp
   at::maybe_wrap_dim(dim, std::max<int64_t>(1, y.dim()));
   TORCH_CHECK(grad.sizes() == y.sizes(), op.name, ": grad has shape ", grad.sizes(), ", output has ",
               y.sizes());
-  Tensor grad_in =
-      at::empty(y.sizes(), y.options().dtype(input_dtype).memory_format(y.suggest_memory_format()));
+  Tensor grad_in = empty_like(y, y.sizes(), input_dtype);
   Call call(op, y);
   if (backward_into(call, grad, y, dim, kLog, grad_in)) return grad_in;
   if constexpr (kLog) return fallback<ATEN_OP(_log_softmax_backward_data)>(grad, y, dim, input_dtype);

@@ -1,0 +1,54 @@
+"""Which operators and dtypes a run takes: a fast selection, or with --every all of them (make opdb)."""
+
+import re
+
+import pytest
+import torch
+
+
+def pytest_addoption(parser):
+    parser.addoption("--every", action="store_true", help="tests/opdb: every dtype and nearly every sample")
+    parser.addoption(
+        "--op", default="", help="tests/opdb: operators whose name matches this regular expression"
+    )
+
+
+def option(config, name, default):
+    # The options exist only when pytest is started with this directory.
+    return config.getoption(name, default=default)
+
+
+@pytest.fixture(scope="session")
+def every(pytestconfig):
+    return option(pytestconfig, "--every", False)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small inputs: threads cost more than they bring, and there are as many workers as cores."""
+    torch.set_num_threads(1)
+
+
+def pytest_generate_tests(metafunc):
+    wanted = getattr(metafunc.function, "operators", None)
+    if wanted is None:
+        return
+    import database  # takes seconds to import: not for runs without a test of it
+    import known
+
+    when, order, ops = wanted
+    every, name = option(metafunc.config, "--every", False), option(metafunc.config, "--op", "")
+    cases = []
+    for op in ops:
+        if (when and not when(op)) or not re.search(name, op.full_name):
+            continue
+        supported = database.dtypes_of(op, gradient=metafunc.function.__name__.startswith("test_grad"))
+        dtypes = [d for d in order if d in supported]
+        if every:
+            dtypes = dtypes if order[0] is torch.float64 else sorted(supported, key=str)
+        for dtype in dtypes if every else dtypes[:1]:
+            label = f"{op.full_name}-{str(dtype).removeprefix('torch.')}"
+            reason = known.reason(metafunc.function.__name__, op.full_name, dtype)
+            marks = [pytest.mark.xfail(reason=reason, strict=every)] if reason else []
+            cases.append(pytest.param(op, dtype, id=label, marks=marks))
+    metafunc.parametrize(("op", "dtype"), cases)

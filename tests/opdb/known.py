@@ -1,0 +1,66 @@
+"""Where the device differs from the CPU: test, operators, dtypes, and why."""
+
+from __future__ import annotations
+
+import re
+
+SPARSE = "sparse layouts have no kernels on the device"
+AS_CUDA = "as on CUDA: "
+
+# (test, operator, dtypes or None for all, reason); the first two are regular expressions for the whole name.
+EXCEPTIONS: list[tuple[str, str, tuple | None, str]] = [
+    # What the device does not have.
+    ("test_.*", r"sparse\.sampled_addmm|sparse\.mm\.reduce|to_sparse", None, SPARSE),
+    ("test_optimizers", "SparseAdam-.*", None, SPARSE),
+    (
+        "test_.*",
+        r"linalg\.lstsq(\.grad_oriented)?",
+        None,
+        "the solution is contiguous, the CPU's is column-major",
+    ),
+    # PyTorch's own refusals.
+    ("test_out", "mode", None, "PyTorch refuses mode(out=) for every device but CPU, CUDA and XPU"),
+    (
+        "test_out_elsewhere",
+        "lu|addr",
+        None,
+        "composed by PyTorch from operators without out=, which then copies",
+    ),
+    # Better than the CPU.
+    ("test_errors", "narrow_copy", None, "IndexError as from narrow(); the CPU's is an internal check"),
+    ("test_layouts", "native_group_norm", None, "takes inputs in any strides; the CPU refuses some"),
+    (
+        "test_conj_and_neg",
+        r"nn\.functional\.max_pool1d",
+        None,
+        "the CPU's kernel reads a negated view as it is stored",
+    ),
+    # As on other devices than the CPU.
+    ("test_views", r"nn\.functional\.max_pool1d", None, AS_CUDA + "a view of the result of max_pool2d"),
+    (
+        "test_gradient_nodes",
+        r"nn\.functional\.(rms_norm|dropout)",
+        None,
+        AS_CUDA + "one node, which the CPU composes",
+    ),
+    (
+        "test_layouts",
+        r"nn\.functional\.(conv_transpose3d|interpolate\.area)",
+        None,
+        AS_CUDA + "channels-last stays",
+    ),
+    (
+        "test_layouts",
+        r"nn\.functional\.pixel_shuffle",
+        None,
+        AS_CUDA + "composed of a permutation and a contiguous copy",
+    ),
+    ("test_out", "kron", None, "the version of out= goes up, which on the CPU it does not"),
+]
+
+
+def reason(test: str, op: str, dtype) -> str | None:
+    for tests, ops, dtypes, why in EXCEPTIONS:
+        if re.fullmatch(tests, test) and re.fullmatch(ops, op) and (dtypes is None or dtype in dtypes):
+            return why
+    return None
