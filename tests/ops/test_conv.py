@@ -126,4 +126,8 @@ def test_integers(dtype):
     with no_fallback():
         check(lambda a, b, c: F.conv2d(a, b, c, stride=2, padding=1, groups=2), x, w, tensor(6, dtype=dtype))
         if dtype == torch.int64:  # the others have no transposed kernel on the CPU
-            check(lambda a, b: F.conv_transpose2d(a, b, stride=2, output_padding=1), x, tensor(4, 3, 3, 3, dtype=dtype))
+            check(
+                lambda a, b: F.conv_transpose2d(a, b, stride=2, output_padding=1),
+                x,
+                tensor(4, 3, 3, 3, dtype=dtype),
+            )

@@ -21,8 +21,19 @@ def test_cdist(p, dtype):
 
 
 def test_euclidean_by_products():
-    check(torch.cdist, tensor(40, 8).requires_grad_(), tensor(30, 8, seed=2).requires_grad_(), grad=True, rtol=1e-3, atol=1e-4)
-    check(lambda a, b: torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist"), tensor(40, 8), tensor(30, 8, seed=2))
+    check(
+        torch.cdist,
+        tensor(40, 8).requires_grad_(),
+        tensor(30, 8, seed=2).requires_grad_(),
+        grad=True,
+        rtol=1e-3,
+        atol=1e-4,
+    )
+    check(
+        lambda a, b: torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist"),
+        tensor(40, 8),
+        tensor(30, 8, seed=2),
+    )
 
 
 @pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, INF])
@@ -39,14 +50,21 @@ def test_cross(dtype):
     with no_fallback():
         check(torch.linalg.cross, a, b, dim=1)
         check(torch.linalg.cross, a, b[:1], dim=1)
-        check(lambda a, b, o: torch.linalg.cross(a, b, dim=1, out=o), a, b, torch.zeros(5, 3, 4, dtype=dtype).transpose(0, 2))
+        check(
+            lambda a, b, o: torch.linalg.cross(a, b, dim=1, out=o),
+            a,
+            b,
+            torch.zeros(5, 3, 4, dtype=dtype).transpose(0, 2),
+        )
         check(torch.cross, a.transpose(0, 1).contiguous(), b.transpose(0, 1), dim=0)
     check(torch.linalg.cross, torch.zeros(0, 3, dtype=dtype), torch.zeros(0, 3, dtype=dtype))
     with pytest.raises(RuntimeError):
         torch.linalg.cross(to_device(a), to_device(b), dim=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+)
 def test_hash_tensor(dtype):
     x = tensor(5, 6, 7, dtype=dtype)
     with no_fallback():
@@ -55,7 +73,9 @@ def test_hash_tensor(dtype):
             assert got.dtype == want.dtype and got.shape == want.shape and (got.cpu() == want).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.complex64]
+)
 def test_logspace(dtype):
     for args in ((0, 2, 5), (1, 0, 4), (2, 2, 1), (0, 1, 0)):
         want, got = (torch.logspace(*args, base=3, dtype=dtype, device=d) for d in ("cpu", "fl"))

@@ -12,16 +12,29 @@ def grid(*shape, dtype=torch.float32):
 
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("padding", PADDINGS)
-@pytest.mark.parametrize(("mode", "rank"), [("bilinear", 2), ("nearest", 2), ("bicubic", 2), ("bilinear", 3), ("nearest", 3)])
+@pytest.mark.parametrize(
+    ("mode", "rank"), [("bilinear", 2), ("nearest", 2), ("bicubic", 2), ("bilinear", 3), ("nearest", 3)]
+)
 def test_grid_sample(mode, rank, padding, align):
     def f(x, g):
         return F.grid_sample(x, g, mode, padding, align)
 
-    for channels, size, dtype in ((1, (6, 5, 4), torch.float64), (9, (6, 5, 4), torch.float32), (3, (1, 4, 1), torch.float32)):
+    for channels, size, dtype in (
+        (1, (6, 5, 4), torch.float64),
+        (9, (6, 5, 4), torch.float32),
+        (3, (1, 4, 1), torch.float32),
+    ):
         x = tensor(2, channels, *size[:rank], dtype=dtype).requires_grad_()
         g = grid(2, *(3, 7, 2)[:rank], rank, dtype=dtype).requires_grad_()
         with no_fallback():
-            check(f, x, g, grad=True, rtol=1e-3 if dtype == torch.float32 else None, atol=1e-3 if dtype == torch.float32 else None)
+            check(
+                f,
+                x,
+                g,
+                grad=True,
+                rtol=1e-3 if dtype == torch.float32 else None,
+                atol=1e-3 if dtype == torch.float32 else None,
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -36,20 +49,37 @@ def test_halves(dtype):
 def test_layouts_and_outside():
     last = tensor(2, 6, 5, 7).contiguous(memory_format=torch.channels_last)
     for x in (last, tensor(2, 6, 5, 14)[..., ::2]):
-        check(lambda t, g: F.grid_sample(t, g, align_corners=False), x.requires_grad_(), grid(2, 4, 4, 2), grad=True)
-        check(lambda t, g: F.grid_sample(t, g, align_corners=False), x.detach(), grid(2, 2, 4, 4).movedim(1, -1))
+        check(
+            lambda t, g: F.grid_sample(t, g, align_corners=False),
+            x.requires_grad_(),
+            grid(2, 4, 4, 2),
+            grad=True,
+        )
+        check(
+            lambda t, g: F.grid_sample(t, g, align_corners=False), x.detach(), grid(2, 2, 4, 4).movedim(1, -1)
+        )
     check(lambda t, g: F.grid_sample(t, g, align_corners=False), tensor(0, 2, 4, 4), grid(0, 3, 3, 2))
     check(lambda t, g: F.grid_sample(t, g, align_corners=False), tensor(2, 2, 4, 4), grid(2, 0, 3, 2))
     # What is not sampled does not count, infinite as it is.
     x = torch.ones(1, 1, 3, 3)
     x[0, 0, 0, 0] = float("inf")
-    check(lambda t, g: F.grid_sample(t, g, align_corners=False), x, torch.tensor([[[[9.0, 9.0], [0.0, 0.1]]]]))
+    check(
+        lambda t, g: F.grid_sample(t, g, align_corners=False), x, torch.tensor([[[[9.0, 9.0], [0.0, 0.1]]]])
+    )
 
 
 def test_affine_grid():
     with no_fallback():
-        check(lambda t: F.affine_grid(t, (2, 3, 4, 5), align_corners=False), tensor(2, 2, 3).requires_grad_(), grad=True)
-        check(lambda t: F.affine_grid(t, (2, 3, 4, 5, 2), align_corners=True), tensor(2, 3, 4).requires_grad_(), grad=True)
+        check(
+            lambda t: F.affine_grid(t, (2, 3, 4, 5), align_corners=False),
+            tensor(2, 2, 3).requires_grad_(),
+            grad=True,
+        )
+        check(
+            lambda t: F.affine_grid(t, (2, 3, 4, 5, 2), align_corners=True),
+            tensor(2, 3, 4).requires_grad_(),
+            grad=True,
+        )
 
 
 def test_errors():

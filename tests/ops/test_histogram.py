@@ -41,12 +41,20 @@ def test_histogram(density, weighted):
     x, w = tensor(3, 40), tensor(3, 40, seed=1).abs()
     more = [w] if weighted else []
     check(lambda x, *w: torch.histogram(x, 10, weight=w[0] if w else None, density=density), x, *more)
-    check(lambda x, *w: torch.histogram(x, 10, range=(-1.0, 2.0), weight=w[0] if w else None, density=density), x, *more)
+    check(
+        lambda x, *w: torch.histogram(x, 10, range=(-1.0, 2.0), weight=w[0] if w else None, density=density),
+        x,
+        *more,
+    )
     edges = torch.tensor([-2.0, -0.5, 0.25, 0.25, 1, 3])
-    check(lambda x, b, *w: torch.histogram(x, b, weight=w[0] if w else None, density=density), x, edges, *more)
+    check(
+        lambda x, b, *w: torch.histogram(x, b, weight=w[0] if w else None, density=density), x, edges, *more
+    )
     points = tensor(60, 2)
     more = [w.flatten()[:60]] if weighted else []
-    check(lambda x, *w: torch.histogramdd(x, [3, 5], weight=w[0] if w else None, density=density), points, *more)
+    check(
+        lambda x, *w: torch.histogramdd(x, [3, 5], weight=w[0] if w else None, density=density), points, *more
+    )
     check(lambda x, a, b, *w: torch.histogramdd(x, [a, b], weight=w[0] if w else None, density=density), points,
           torch.tensor([-1.0, 0, 2]), torch.tensor([-2.0, 1, 1.5, 2]), *more)  # fmt: skip
 

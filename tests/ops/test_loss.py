@@ -69,7 +69,14 @@ def test_binary_cross_entropy(reduction, dtype):
     x[0, 0], x[1, 1] = 0, 1
     w = tensor(5, dtype=dtype).abs()
     with no_fallback("aten::_assert_async.msg"):
-        check(F.binary_cross_entropy, x.clone().requires_grad_(), t, reduction=reduction, grad=True, rtol=1e-2 if dtype == torch.float16 else None)
+        check(
+            F.binary_cross_entropy,
+            x.clone().requires_grad_(),
+            t,
+            reduction=reduction,
+            grad=True,
+            rtol=1e-2 if dtype == torch.float16 else None,
+        )
         check(lambda x, t, w: F.binary_cross_entropy(x, t, w, reduction=reduction), x.t().clone().requires_grad_(), t.t(),
               w[:1].expand(6), grad=True, rtol=1e-2 if dtype == torch.float16 else None)  # fmt: skip
     check(F.binary_cross_entropy, x[:0], t[:0], reduction=reduction)
@@ -104,12 +111,37 @@ def test_ctc(dtype, reduction):
     flat = torch.tensor([1, 2, 2, 3, 3, 5, 4, 3, 2])
     with no_fallback():
         for t in (padded, flat, flat.int()):
-            check(lambda x, t: F.ctc_loss(x, t, inputs.tolist(), lengths.tolist(), reduction=reduction), x, t, grad=True)
-            check(lambda x, t, i, n: F.ctc_loss(x, t, i, n, reduction=reduction), x, t, inputs, lengths, grad=True)
+            check(
+                lambda x, t: F.ctc_loss(x, t, inputs.tolist(), lengths.tolist(), reduction=reduction),
+                x,
+                t,
+                grad=True,
+            )
+            check(
+                lambda x, t, i, n: F.ctc_loss(x, t, i, n, reduction=reduction),
+                x,
+                t,
+                inputs,
+                lengths,
+                grad=True,
+            )
     impossible = torch.tensor([2, 7, 5, 9])  # two steps for three labels
     for zero in (False, True):
-        check(lambda x, t: F.ctc_loss(x, t, impossible.tolist(), lengths.tolist(), reduction=reduction, zero_infinity=zero), x, flat)
-    check(lambda x, t: F.ctc_loss(x, t, impossible.tolist(), lengths.tolist(), reduction=reduction, zero_infinity=True), x, flat, grad=True)
+        check(
+            lambda x, t: F.ctc_loss(
+                x, t, impossible.tolist(), lengths.tolist(), reduction=reduction, zero_infinity=zero
+            ),
+            x,
+            flat,
+        )
+    check(
+        lambda x, t: F.ctc_loss(
+            x, t, impossible.tolist(), lengths.tolist(), reduction=reduction, zero_infinity=True
+        ),
+        x,
+        flat,
+        grad=True,
+    )
     for bad in ([10, 7, 5, 9], [9, 7, 5]):
         with pytest.raises(RuntimeError):
             F.ctc_loss(to_device(x), to_device(flat), bad, lengths.tolist())

@@ -106,7 +106,12 @@ def test_sort(dtype):
         for x in layouts(tensor(3, 40, 4, dtype=dtype)):
             for dim in (0, 1, -1):
                 for descending in (False, True):
-                    check(lambda x, dim, down: torch.sort(x, dim=dim, descending=down, stable=True), x, dim, descending)
+                    check(
+                        lambda x, dim, down: torch.sort(x, dim=dim, descending=down, stable=True),
+                        x,
+                        dim,
+                        descending,
+                    )
         check(lambda x: torch.sort(x, stable=True), tensor(LARGE, dtype=dtype))
         check(lambda x: torch.argsort(x, dim=0, stable=True), tensor(40, 3, dtype=dtype))
         check(lambda x: torch.sort(x), tensor(dtype=dtype))
@@ -122,8 +127,15 @@ def test_sort_specials():
             want = x.sort(stable=True, descending=descending)
             assert got.indices.cpu().equal(want.indices)
             assert torch.signbit(got.values.cpu())[1:-2].equal(torch.signbit(want.values)[1:-2])
-        check(lambda x, v, i: torch.sort(x, out=(v, i)), distinct(4, 5), torch.zeros(4, 10)[:, ::2], torch.zeros(4, 5).long())
-        check(lambda x, v, i: torch.sort(x, out=(v, i)), distinct(4, 5), torch.zeros(0), torch.zeros(0).long())
+        check(
+            lambda x, v, i: torch.sort(x, out=(v, i)),
+            distinct(4, 5),
+            torch.zeros(4, 10)[:, ::2],
+            torch.zeros(4, 5).long(),
+        )
+        check(
+            lambda x, v, i: torch.sort(x, out=(v, i)), distinct(4, 5), torch.zeros(0), torch.zeros(0).long()
+        )
 
         def in_place(x):
             torch.sort(x, dim=0, stable=True, out=(x, torch.empty(0, dtype=torch.int64, device=x.device)))
@@ -163,7 +175,12 @@ def test_topk_of_many():
         y = distinct(40, 300)
         y[::3, 7] = float("nan")
         check(lambda x: torch.topk(x, 1).values, y)
-        check(lambda x, v, i: torch.topk(x, 2, out=(v, i)), distinct(4, 9), torch.zeros(4, 4)[:, ::2], torch.zeros(0).long())
+        check(
+            lambda x, v, i: torch.topk(x, 2, out=(v, i)),
+            distinct(4, 9),
+            torch.zeros(4, 4)[:, ::2],
+            torch.zeros(0).long(),
+        )
 
 
 @pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
@@ -186,7 +203,12 @@ def test_median(f, dtype):
             check(f, x, 0)
             x[2] = float("nan")  # which of them is up to the CPU's algorithm
             check(lambda x: f(x, 1).values, x)
-    check(lambda x, v, i: f(x, 1, out=(v, i)), tensor(4, 7, dtype=dtype), torch.zeros(4, dtype=dtype), torch.zeros(0).long())
+    check(
+        lambda x, v, i: f(x, 1, out=(v, i)),
+        tensor(4, 7, dtype=dtype),
+        torch.zeros(4, dtype=dtype),
+        torch.zeros(0).long(),
+    )
     with pytest.raises(IndexError):
         f(torch.ones(3, 0, device=DEVICE), 1)
 
@@ -197,9 +219,17 @@ def test_mode(dtype):
         for x in layouts(tensor(4, 9, 6, dtype=dtype)):
             for dim in (0, 1, 2):
                 check(lambda x, dim: torch.mode(x, dim), x, dim)
-        check(lambda x: torch.mode(x, 0, True), tensor(9, 3, dtype=dtype).round() if dtype.is_floating_point else tensor(9, 3, dtype=dtype))
+        check(
+            lambda x: torch.mode(x, 0, True),
+            tensor(9, 3, dtype=dtype).round() if dtype.is_floating_point else tensor(9, 3, dtype=dtype),
+        )
         check(torch.mode, tensor(dtype=dtype))
-        check(lambda x, v, i: torch.mode(x, 0, out=(v, i)), tensor(9, 3, dtype=dtype), torch.zeros(3, dtype=dtype), torch.zeros(3).long())
+        check(
+            lambda x, v, i: torch.mode(x, 0, out=(v, i)),
+            tensor(9, 3, dtype=dtype),
+            torch.zeros(3, dtype=dtype),
+            torch.zeros(3).long(),
+        )
 
 
 def test_gradients_of_order():
@@ -227,7 +257,9 @@ def test_nonzero(dtype):
         check(torch.where, tensor(3, 4, dtype=dtype))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64]
+)
 def test_masks(dtype):
     mask = tensor(3, 5, 4, dtype=torch.bool)
     with no_fallback():
@@ -243,7 +275,12 @@ def test_masks(dtype):
         check(torch.masked_select, tensor(4, dtype=dtype), mask[:, :, :1])
         check(torch.masked_select, tensor(dtype=dtype), torch.tensor(True))
         check(torch.masked_select, tensor(0, 3, dtype=dtype), torch.zeros(0, 3, dtype=torch.bool))
-        check(lambda x, m, o: torch.masked_select(x, m, out=o), tensor(3, 5, 4, dtype=dtype), mask, torch.zeros(0, dtype=dtype))
+        check(
+            lambda x, m, o: torch.masked_select(x, m, out=o),
+            tensor(3, 5, 4, dtype=dtype),
+            mask,
+            torch.zeros(0, dtype=dtype),
+        )
         large = tensor(LARGE, dtype=dtype)
         check(torch.masked_select, large, tensor(LARGE, dtype=torch.bool))
 
@@ -260,7 +297,13 @@ def test_masks_gradients_and_errors():
     with no_fallback():
         check(torch.masked_select, tensor(3, 5).requires_grad_(), mask, grad=True)
         check(torch.masked_select, tensor(5).requires_grad_(), mask, grad=True)
-        check(torch.masked_scatter, tensor(3, 5).requires_grad_(), mask, tensor(3, 5).requires_grad_(), grad=True)
+        check(
+            torch.masked_scatter,
+            tensor(3, 5).requires_grad_(),
+            mask,
+            tensor(3, 5).requires_grad_(),
+            grad=True,
+        )
     x, m = to_device(tensor(3, 5)), torch.ones(3, 5, dtype=torch.bool, device=DEVICE)
     with pytest.raises((IndexError, RuntimeError)):  # too short a source
         x.masked_scatter(m, torch.ones(4, device=DEVICE)).cpu()
@@ -287,8 +330,15 @@ def test_unique(dtype):
         for x in layouts((tensor(3, 7, 4, dtype=dtype) * 1).to(dtype)):
             for inverse in (False, True):
                 for counts in (False, True):
-                    check(lambda x, i, c: torch.unique(x, return_inverse=i, return_counts=c), x, inverse, counts)
-                    check(lambda x, i, c: torch.unique_consecutive(x, return_inverse=i, return_counts=c), x, inverse, counts)
+                    check(
+                        lambda x, i, c: torch.unique(x, return_inverse=i, return_counts=c), x, inverse, counts
+                    )
+                    check(
+                        lambda x, i, c: torch.unique_consecutive(x, return_inverse=i, return_counts=c),
+                        x,
+                        inverse,
+                        counts,
+                    )
         check(lambda x: torch.unique(x, return_inverse=True, return_counts=True), tensor(dtype=dtype))
         check(lambda x: torch.unique(x, return_inverse=True, return_counts=True), tensor(2, 0, dtype=dtype))
         check(lambda x: torch.unique(x, sorted=False, return_inverse=True), tensor(LARGE, dtype=dtype))
@@ -296,7 +346,11 @@ def test_unique(dtype):
             rows = tensor(4, 5, 3, dtype=dtype, low=0, high=2)
             rows = rows.index_select(dim, torch.tensor([1, 0, 1, 1, 2][: rows.shape[dim]]))
             check(lambda x, d: torch.unique(x, dim=d, return_inverse=True, return_counts=True), rows, dim)
-            check(lambda x, d: torch.unique_consecutive(x, dim=d, return_inverse=True, return_counts=True), rows, dim)
+            check(
+                lambda x, d: torch.unique_consecutive(x, dim=d, return_inverse=True, return_counts=True),
+                rows,
+                dim,
+            )
 
 
 def test_unique_specials():
@@ -317,8 +371,20 @@ def test_searchsorted(dtype):
     with no_fallback():
         for right in (False, True):
             for int32 in (False, True):
-                check(lambda s, v, r, i: torch.searchsorted(s, v, right=r, out_int32=i), sorted_rows, values, right, int32)
-                check(lambda s, v, r, i: torch.bucketize(v, s, right=r, out_int32=i), sorted_rows[0], values, right, int32)
+                check(
+                    lambda s, v, r, i: torch.searchsorted(s, v, right=r, out_int32=i),
+                    sorted_rows,
+                    values,
+                    right,
+                    int32,
+                )
+                check(
+                    lambda s, v, r, i: torch.bucketize(v, s, right=r, out_int32=i),
+                    sorted_rows[0],
+                    values,
+                    right,
+                    int32,
+                )
         check(torch.searchsorted, sorted_rows[0], values.t())
         check(lambda s: torch.searchsorted(s, 1), sorted_rows[0])
         check(lambda s: torch.bucketize(1, s), sorted_rows[0])
@@ -327,7 +393,12 @@ def test_searchsorted(dtype):
         shuffled = tensor(3, 11, dtype=dtype)
         order = shuffled.sort(dim=-1, stable=True).indices
         check(lambda s, v, o: torch.searchsorted(s, v, sorter=o, side="right"), shuffled, values, order)
-        check(lambda s, v, o: torch.searchsorted(s, v, out=o), sorted_rows, values, torch.zeros(3, 16).long()[:, ::2])
+        check(
+            lambda s, v, o: torch.searchsorted(s, v, out=o),
+            sorted_rows,
+            values,
+            torch.zeros(3, 16).long()[:, ::2],
+        )
         check(torch.searchsorted, sorted_rows, tensor(3, 8, dtype=torch.float64))
         check(torch.searchsorted, tensor(LARGE, dtype=dtype).sort().values, tensor(500, dtype=dtype))
 
@@ -336,7 +407,11 @@ def test_searchsorted_specials_and_errors():
     s = torch.tensor([-1.0, 0, 0, 2, float("inf"), float("nan"), float("nan")])
     with no_fallback():
         check(torch.searchsorted, s, torch.tensor([float("nan"), float("inf"), -0.0, 5, float("-inf")]))
-        check(lambda s, v: torch.searchsorted(s, v, right=True), s, torch.tensor([float("nan"), float("inf"), -0.0, 5]))
+        check(
+            lambda s, v: torch.searchsorted(s, v, right=True),
+            s,
+            torch.tensor([float("nan"), float("inf"), -0.0, 5]),
+        )
     d = to_device(s)
     for bad in (lambda: torch.searchsorted(d, d, side="left", right=True), lambda: torch.searchsorted(d.view(7, 1), d),
                 lambda: torch.searchsorted(d, d, sorter=torch.full((7,), 9, device=DEVICE)),
@@ -366,9 +441,18 @@ def test_repeat_interleave():
             check(torch.repeat_interleave, torch.tensor([0, 0], dtype=dtype))
             check(torch.repeat_interleave, torch.tensor([], dtype=dtype))
         check(lambda x, r: x.repeat_interleave(r, dim=1), tensor(2, 4), torch.tensor([2, 0, 3, 1]))
-        check(lambda x, r: x.repeat_interleave(r, dim=1, output_size=6), tensor(2, 4), torch.tensor([2, 0, 3, 1]))
+        check(
+            lambda x, r: x.repeat_interleave(r, dim=1, output_size=6),
+            tensor(2, 4),
+            torch.tensor([2, 0, 3, 1]),
+        )
         check(lambda x: x.repeat_interleave(3), tensor(2, 4))
-        check(lambda x, r: x.repeat_interleave(r, dim=0), tensor(4, 2).requires_grad_(), torch.tensor([2, 0, 3, 1]), grad=True)
+        check(
+            lambda x, r: x.repeat_interleave(r, dim=0),
+            tensor(4, 2).requires_grad_(),
+            torch.tensor([2, 0, 3, 1]),
+            grad=True,
+        )
     with pytest.raises(RuntimeError, match="negative"):
         torch.repeat_interleave(torch.tensor([2, -1], device=DEVICE))
 
@@ -385,4 +469,8 @@ def test_trace_and_combinations(dtype):
 
 
 def test_second_device():
-    check(lambda x: (x.cumsum(1), *x.sort(dim=1, stable=True), x.nonzero(), x.unique(), x[x > 0]), tensor(5, 9), device="fl:1")
+    check(
+        lambda x: (x.cumsum(1), *x.sort(dim=1, stable=True), x.nonzero(), x.unique(), x[x > 0]),
+        tensor(5, 9),
+        device="fl:1",
+    )

@@ -22,7 +22,18 @@ def test_pad(mode, rank):
                 check(lambda x, p=pad: F.pad(x, p, mode=mode), tensor(*shape).requires_grad_(), grad=True)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128, torch.uint8, torch.int64])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.complex64,
+        torch.complex128,
+        torch.uint8,
+        torch.int64,
+    ],
+)
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_dtypes(mode, dtype):
     x = tensor(2, 3, 6, 5, dtype=dtype)
@@ -33,7 +44,11 @@ def test_dtypes(mode, dtype):
 
 @pytest.mark.parametrize("mode", MODES[:2])
 def test_layouts(mode):
-    for x in (tensor(2, 4, 5, 6).contiguous(memory_format=torch.channels_last), tensor(2, 3, 6, 10)[..., ::2], tensor(0, 3, 4, 4)):
+    for x in (
+        tensor(2, 4, 5, 6).contiguous(memory_format=torch.channels_last),
+        tensor(2, 3, 6, 10)[..., ::2],
+        tensor(0, 3, 4, 4),
+    ):
         with no_fallback():
             check(lambda t: F.pad(t, (1, 2, 2, 1), mode=mode), x.requires_grad_(), grad=True, strides=True)
     out = torch.empty(2, 9, device="fl:0").t()[:8]

@@ -12,7 +12,12 @@ FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 def test_adaptive_max_pool(rank, output, dtype):
     f = getattr(F, f"adaptive_max_pool{rank}d")
     with no_fallback():
-        check(lambda x: f(x, output, return_indices=True), tensor(2, 3, *[7] * rank, dtype=dtype).requires_grad_(), grad=True, atol=2e-2)
+        check(
+            lambda x: f(x, output, return_indices=True),
+            tensor(2, 3, *[7] * rank, dtype=dtype).requires_grad_(),
+            grad=True,
+            atol=2e-2,
+        )
         check(lambda x: f(x, output, return_indices=True), tensor(3, *[7] * rank, dtype=dtype))
 
 
@@ -25,7 +30,11 @@ def test_fractional_max_pool(rank, dtype):
         with no_fallback():
             check(lambda x, s, n=size: f(x, 2, output_size=n, return_indices=True, _random_samples=s),
                   tensor(2, 3, *[9] * rank, dtype=dtype).requires_grad_(), samples, grad=True, atol=2e-2)  # fmt: skip
-    check(lambda x, s: f(x, 2, output_size=3, _random_samples=s), tensor(3, *[9] * rank, dtype=dtype), samples[:1])
+    check(
+        lambda x, s: f(x, 2, output_size=3, _random_samples=s),
+        tensor(3, *[9] * rank, dtype=dtype),
+        samples[:1],
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -42,23 +51,47 @@ def test_max_unpool(rank, dtype):
 
 def test_max_unpool_layout_and_errors():
     x = tensor(2, 4, 3, 3).contiguous(memory_format=torch.channels_last)
-    check(lambda t, i: F.max_unpool2d(t, i, 2), x, torch.arange(9).view(3, 3).expand(2, 4, 3, 3).contiguous(memory_format=torch.channels_last))
+    check(
+        lambda t, i: F.max_unpool2d(t, i, 2),
+        x,
+        torch.arange(9).view(3, 3).expand(2, 4, 3, 3).contiguous(memory_format=torch.channels_last),
+    )
     with pytest.raises(RuntimeError):
         F.max_unpool2d(to_device(x), to_device(torch.zeros(2, 4, 3, 3)).int(), 2)
     y = F.max_unpool2d(to_device(x), to_device(torch.full((2, 4, 3, 3), 99)), 2)
     with pytest.raises(IndexError):
         y.cpu()
-    assert F.max_unpool2d(to_device(x), to_device(torch.zeros(2, 4, 3, 3, dtype=torch.long)), 2).shape == (2, 4, 6, 6)
+    assert F.max_unpool2d(to_device(x), to_device(torch.zeros(2, 4, 3, 3, dtype=torch.long)), 2).shape == (
+        2,
+        4,
+        6,
+        6,
+    )
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"stride": 1, "padding": 1}, {"ceil_mode": True}, {"padding": 1, "count_include_pad": False}, {"divisor_override": 4}])
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {},
+        {"stride": 1, "padding": 1},
+        {"ceil_mode": True},
+        {"padding": 1, "count_include_pad": False},
+        {"divisor_override": 4},
+    ],
+)
 def test_average_of_integers(kwargs):
     with no_fallback():
         check(lambda x: F.avg_pool2d(x, 3, **kwargs), tensor(2, 3, 8, 8, dtype=torch.int64, low=-50, high=50))
-        check(lambda x: F.avg_pool3d(x, 3, **kwargs), tensor(2, 3, 8, 8, 8, dtype=torch.int64, low=-50, high=50))
+        check(
+            lambda x: F.avg_pool3d(x, 3, **kwargs), tensor(2, 3, 8, 8, 8, dtype=torch.int64, low=-50, high=50)
+        )
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_lp_pool(rank):
     with no_fallback():
-        check(lambda x: getattr(F, f"lp_pool{rank}d")(x.abs(), 2, 3, 2, True), tensor(2, 3, *[8] * rank).requires_grad_(), grad=True)
+        check(
+            lambda x: getattr(F, f"lp_pool{rank}d")(x.abs(), 2, 3, 2, True),
+            tensor(2, 3, *[8] * rank).requires_grad_(),
+            grad=True,
+        )

@@ -28,21 +28,39 @@ def test_embedding_bag(dtype, mode, padding):
         offsets = torch.cat([OFFSETS, torch.tensor([17])]) if last else OFFSETS
         kwargs = {"mode": mode, "padding_idx": padding, "include_last_offset": last}
         tolerance = {"rtol": 2e-2, "atol": 2e-2} if dtype in (torch.float16, torch.bfloat16) else {}
-        check(lambda w, i, o: F.embedding_bag(i, w, o, **kwargs), w, index(17), offsets, grad=True, **tolerance)
+        check(
+            lambda w, i, o: F.embedding_bag(i, w, o, **kwargs), w, index(17), offsets, grad=True, **tolerance
+        )
         check(lambda w, i, o: F.embedding_bag(i, w, o, **kwargs), w.detach(), index(17), offsets, **tolerance)
-    check(lambda w, i: F.embedding_bag(i, w, mode=mode, padding_idx=padding), w, index(4, 5), grad=True, rtol=2e-2, atol=2e-2)
+    check(
+        lambda w, i: F.embedding_bag(i, w, mode=mode, padding_idx=padding),
+        w,
+        index(4, 5),
+        grad=True,
+        rtol=2e-2,
+        atol=2e-2,
+    )
 
 
 def test_embedding_bag_weighted():
     w, s = tensor(10, 7).requires_grad_(), tensor(17, seed=3).requires_grad_()
     for kwargs in ({}, {"padding_idx": 3}):
-        check(lambda w, i, o, s: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s, **kwargs), w, index(17), OFFSETS, s, grad=True)
+        check(
+            lambda w, i, o, s: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s, **kwargs),
+            w,
+            index(17),
+            OFFSETS,
+            s,
+            grad=True,
+        )
 
 
 def test_embedding_bag_scaled_by_frequency():
     """Each use of a row counts 1 / how often it is used.  (PyTorch's CPU takes other rows' counts.)"""
     w = to_device(tensor(10, 7)).requires_grad_()
-    F.embedding_bag(to_device(index(17)), w, to_device(OFFSETS), mode="sum", scale_grad_by_freq=True).sum().backward()
+    F.embedding_bag(
+        to_device(index(17)), w, to_device(OFFSETS), mode="sum", scale_grad_by_freq=True
+    ).sum().backward()
     assert w.grad.cpu().equal((index(17).bincount(minlength=10) > 0).float().unsqueeze(1).expand(10, 7))
 
 
@@ -60,11 +78,19 @@ def test_embedding_bag_edges():
     check(lambda w, i, o: F.embedding_bag(i, w, o), w, index(0), torch.tensor([0, 0, 0]))
     check(lambda w, i, o: F.embedding_bag(i, w, o, mode="max"), w, index(0), torch.tensor([0, 0]))
     check(lambda w, i, o: F.embedding_bag(i, w.t(), o), tensor(7, 10), index(17), OFFSETS)
-    check(lambda w, i, o: F.embedding_bag(i, w, o), tensor(500, 130), index(70000, high=500),
-          torch.arange(0, 70000, 7), rtol=1e-4, atol=1e-4)
+    check(
+        lambda w, i, o: F.embedding_bag(i, w, o),
+        tensor(500, 130),
+        index(70000, high=500),
+        torch.arange(0, 70000, 7),
+        rtol=1e-4,
+        atol=1e-4,
+    )
     with pytest.raises((IndexError, RuntimeError)):
         F.embedding_bag(to_device(torch.tensor([10])), to_device(w), to_device(torch.tensor([0]))).cpu()
-    assert F.embedding_bag(to_device(torch.tensor([9])), to_device(w), to_device(torch.tensor([0]))).cpu().shape == (1, 7)
+    assert F.embedding_bag(
+        to_device(torch.tensor([9])), to_device(w), to_device(torch.tensor([0]))
+    ).cpu().shape == (1, 7)
 
 
 def test_renorm():
@@ -83,13 +109,28 @@ def test_segment_reduce(reduce, dtype, initial):
     x = tensor(9, 4, dtype=dtype)
     x[2, 1] = 0
     lengths = torch.tensor([2, 0, 3, 4])
-    for axis, lengths in ((0, torch.tensor([2, 0, 3, 4])), (1, torch.tensor([[1, 3, 0], [2, 0, 2], [4, 0, 0]]))):
+    for axis, lengths in (
+        (0, torch.tensor([2, 0, 3, 4])),
+        (1, torch.tensor([[1, 3, 0], [2, 0, 2], [4, 0, 0]])),
+    ):
         data = (x if axis == 0 else tensor(3, 4, 5, dtype=dtype)).clone().requires_grad_()
         offsets = F.pad(lengths.cumsum(-1), (1, 0))
         kwargs = {"axis": axis, **({} if initial is None else {"initial": initial})}
         tolerance = {"rtol": 5e-2, "atol": 5e-2} if dtype == torch.bfloat16 else {}
-        check(lambda d, n: torch.segment_reduce(d, reduce, lengths=n, **kwargs), data, lengths, grad=True, **tolerance)
-        check(lambda d, o: torch.segment_reduce(d, reduce, offsets=o, **kwargs), data, offsets, grad=True, **tolerance)
+        check(
+            lambda d, n: torch.segment_reduce(d, reduce, lengths=n, **kwargs),
+            data,
+            lengths,
+            grad=True,
+            **tolerance,
+        )
+        check(
+            lambda d, o: torch.segment_reduce(d, reduce, offsets=o, **kwargs),
+            data,
+            offsets,
+            grad=True,
+            **tolerance,
+        )
 
 
 def test_segment_reduce_refusals():
@@ -98,7 +139,9 @@ def test_segment_reduce_refusals():
         torch.segment_reduce(x, "sum", lengths=n)
     with pytest.raises(RuntimeError, match="unsupported"):
         torch.segment_reduce(x, "median", lengths=n, unsafe=True)
-    check(lambda d, n: torch.segment_reduce(d, "sum", lengths=n, unsafe=True), tensor(9), torch.tensor([4, 4]))
+    check(
+        lambda d, n: torch.segment_reduce(d, "sum", lengths=n, unsafe=True), tensor(9), torch.tensor([4, 4])
+    )
 
 
 @pytest.mark.parametrize("reduce", ["amax", "amin", "prod", "mean"])
@@ -107,23 +150,53 @@ def test_segment_reduce_refusals():
 def test_index_reduce(reduce, include, dtype):
     x, i = tensor(6, 4, dtype=dtype), torch.tensor([1, 4, 1, 0, 1])
     with no_fallback():
-        check(lambda x, i, s: x.index_reduce(0, i, s, reduce, include_self=include), x, i, tensor(5, 4, dtype=dtype, seed=2))
-        check(lambda x, i, s: x.index_reduce_(1, i, s, reduce, include_self=include), x, i.int() % 4, tensor(6, 5, dtype=dtype, seed=2))
-        check(lambda x, i, s: x.scatter_reduce(0, i, s, reduce, include_self=include), x,
-              index(5, 4, high=6), tensor(5, 4, dtype=dtype, seed=2))
-    check(lambda x, i, s: x.index_reduce(0, i, s, reduce), tensor(dtype=dtype), torch.tensor([0]), tensor(dtype=dtype, seed=1))
+        check(
+            lambda x, i, s: x.index_reduce(0, i, s, reduce, include_self=include),
+            x,
+            i,
+            tensor(5, 4, dtype=dtype, seed=2),
+        )
+        check(
+            lambda x, i, s: x.index_reduce_(1, i, s, reduce, include_self=include),
+            x,
+            i.int() % 4,
+            tensor(6, 5, dtype=dtype, seed=2),
+        )
+        check(
+            lambda x, i, s: x.scatter_reduce(0, i, s, reduce, include_self=include),
+            x,
+            index(5, 4, high=6),
+            tensor(5, 4, dtype=dtype, seed=2),
+        )
+    check(
+        lambda x, i, s: x.index_reduce(0, i, s, reduce),
+        tensor(dtype=dtype),
+        torch.tensor([0]),
+        tensor(dtype=dtype, seed=1),
+    )
 
 
 @pytest.mark.parametrize("reduce", ["sum", "amax", "amin", "prod", "mean"])
 def test_scatter_reduce_gradient(reduce):
-    check(lambda x, i, s: x.scatter_reduce(0, i, s, reduce), tensor(6, 4).requires_grad_(), index(5, 4, high=6),
-          tensor(5, 4, seed=2).requires_grad_(), grad=True)
+    check(
+        lambda x, i, s: x.scatter_reduce(0, i, s, reduce),
+        tensor(6, 4).requires_grad_(),
+        index(5, 4, high=6),
+        tensor(5, 4, seed=2).requires_grad_(),
+        grad=True,
+    )
 
 
 def test_second_device():
     if torch.fl.device_count() < 2:
         pytest.skip("one device")
-    check(lambda w, i, o: F.embedding_bag(i, w, o, mode="mean"), tensor(10, 7), index(17), OFFSETS, device="fl:1")
+    check(
+        lambda w, i, o: F.embedding_bag(i, w, o, mode="mean"),
+        tensor(10, 7),
+        index(17),
+        OFFSETS,
+        device="fl:1",
+    )
 
 
 def test_composed_on_mandatory_entries():

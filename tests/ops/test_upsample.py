@@ -19,7 +19,13 @@ def kwargs_of(target, rank):
 def test_nearest(mode, rank, target):
     x = tensor(2, 4, *SIZE[:rank])
     with no_fallback():
-        check(lambda t: F.interpolate(t, mode=mode, **kwargs_of(target, rank)), x.requires_grad_(), grad=True, rtol=1e-5, atol=1e-4)
+        check(
+            lambda t: F.interpolate(t, mode=mode, **kwargs_of(target, rank)),
+            x.requires_grad_(),
+            grad=True,
+            rtol=1e-5,
+            atol=1e-4,
+        )
         for dtype in (torch.uint8, torch.float16, torch.bfloat16, torch.float64):
             x = tensor(2, 3, *SIZE[:rank], dtype=dtype, high=250)
             check(lambda t: F.interpolate(t, mode=mode, **kwargs_of(target, rank)), x, rtol=0, atol=0)
@@ -38,7 +44,9 @@ def test_weighted(mode, rank, target, align):
             if rank == 2:
                 check(f, tensor(2, 4, *SIZE[:rank], dtype=dtype).requires_grad_(), grad=True, antialias=True)
         for dtype in (torch.float16, torch.bfloat16):
-            check(f, tensor(2, 4, *SIZE[:rank], dtype=dtype).requires_grad_(), grad=True, rtol=5e-2, atol=5e-2)
+            check(
+                f, tensor(2, 4, *SIZE[:rank], dtype=dtype).requires_grad_(), grad=True, rtol=5e-2, atol=5e-2
+            )
         if rank == 2:  # bytes are rounded as PyTorch's CPU rounds them
             for channels in (3, 6):
                 x = tensor(2, channels, *SIZE[:rank], dtype=torch.uint8, high=256)
@@ -59,7 +67,12 @@ def test_layouts():
     for x in (last, tensor(2, 6, 5, 14)[..., ::2], tensor(2, 6, 7, 5).transpose(2, 3), tensor(0, 3, 4, 4)):
         for mode in ("nearest", "bilinear", "bicubic"):
             with no_fallback():
-                check(lambda t, m=mode: F.interpolate(t, scale_factor=2, mode=m), x.requires_grad_(), grad=True, strides=True)
+                check(
+                    lambda t, m=mode: F.interpolate(t, scale_factor=2, mode=m),
+                    x.requires_grad_(),
+                    grad=True,
+                    strides=True,
+                )
     x, out = to_device(tensor(1, 2, 4, 4)), torch.empty(1, 2, 8, 16, device="fl:0")[..., ::2]
     torch.ops.aten.upsample_bilinear2d.out(x, [8, 8], False, out=out)
     torch.testing.assert_close(out.cpu(), F.interpolate(tensor(1, 2, 4, 4), size=(8, 8), mode="bilinear"))
