@@ -305,3 +305,10 @@ def test_a_complex_value_for_a_real_tensor_is_refused():
     with pytest.raises(RuntimeError, match="cannot be converted"):
         x.masked_fill_(mask, torch.tensor(1j, device="fl:0"))
     assert x.masked_fill(~mask, torch.tensor(3 + 0j, device="fl:0")).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+def test_complex_numbers_from_their_parts(dtype):
+    check(torch.complex, make((5, 3), dtype, seed=1), make((5, 3), dtype, seed=2))
+    if dtype != torch.float16:  # the CPU has no polar of halves
+        check(torch.polar, make((5, 3), dtype, seed=1), make((5, 3), dtype, seed=2))
