@@ -194,14 +194,14 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
   if (iter.numel() == 0) return true;
   c10::Device device = iter.device(0);
   if (C10_UNLIKELY(rounds_on_the_way(op, iter))) {
-    Tensor rounded = empty_on(device, iter.tensor(0).sizes(), {}, *iter.maybe_common_dtype());
+    Tensor half = empty_on(device, iter.tensor(0).sizes(), {}, *iter.maybe_common_dtype());
     at::TensorIteratorConfig config;
     config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
-    config.allow_cpu_scalars(true).promote_inputs_to_common_dtype(true).add_output(rounded);
+    config.allow_cpu_scalars(true).promote_inputs_to_common_dtype(true).add_output(half);
     for (int i = 0; i < iter.ninputs(); ++i) config.add_const_input(iter.tensor(iter.noutputs() + i));
     at::TensorIterator inner = config.build();
     if (!run_iterator_unguarded(op, inner, scalars, n_scalars)) return false;
-    copy_on_device(op.op, iter.tensor(0), rounded);
+    copy_on_device(op.op, iter.tensor(0), half);
     return true;
   }
   unsigned number_mask = 0;

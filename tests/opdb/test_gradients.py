@@ -3,8 +3,7 @@
 import functools
 
 import torch
-from database import DEVICE, HOST_ARGUMENTS, Copier, operators, outcome, quiet, samples
-from torch.testing._internal.common_utils import set_rng_seed
+from database import DEVICE, HOST_ARGUMENTS, Copier, operators, outcome, quiet, samples, set_rng_seed
 from torch.utils._pytree import tree_leaves, tree_map
 
 

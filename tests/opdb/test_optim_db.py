@@ -4,10 +4,9 @@ import copy
 
 import pytest
 import torch
-from database import DEVICE, LOOSER, Copier, quiet, same
+from database import DEVICE, LOOSER, Copier, quiet, same, set_rng_seed
 from known import reason
 from torch.testing._internal.common_optimizers import optim_db
-from torch.testing._internal.common_utils import set_rng_seed
 
 
 def cases():
