@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 
-SPARSE = "sparse layouts have no kernels on the device"
+FFT = "results are contiguous; PyTorch's have the transformed dimensions first in memory"
 AS_CUDA = "as on CUDA: "
 
 # (test, operator, dtypes or None for all, reason); the first two are regular expressions for the whole name.
 EXCEPTIONS: list[tuple[str, str, tuple | None, str]] = [
     # What the device does not have.
-    ("test_.*", r"sparse\.sampled_addmm|sparse\.mm\.reduce|to_sparse", None, SPARSE),
-    ("test_optimizers", "SparseAdam-.*", None, SPARSE),
     (
         "test_.*",
         r"linalg\.lstsq(\.grad_oriented)?",
+        None,
+        "the solution is contiguous, the CPU's is column-major",
+    ),
+    (r"test_(values|layouts|conj_and_neg|views|gradient_nodes|out|fake_tensors)", r"fft\..*", None, FFT),
+    ("test_out_elsewhere", r"fft\..*", None, "the result is copied to where out= is"),
+    (
+        "test_(values|layouts|views|gradient_nodes)",
+        "cholesky_solve",
         None,
         "the solution is contiguous, the CPU's is column-major",
     ),
@@ -67,12 +73,6 @@ EXCEPTIONS: list[tuple[str, str, tuple | None, str]] = [
         r"nn\.functional\.pixel_shuffle",
         None,
         AS_CUDA + "composed of a permutation and a contiguous copy",
-    ),
-    (
-        "test_(values|layouts|conj_and_neg|views)",
-        r"nn\.functional\.scaled_dot_product_attention",
-        None,
-        AS_CUDA + "heads stay where the inputs have them",
     ),
     ("test_fake_tensors", "svd_lowrank", None, "PyTorch predicts the strides of CUDA's library for V"),
     ("test_out", "kron", None, "the version of out= goes up, which on the CPU it does not"),

@@ -115,3 +115,17 @@ def test_multihead_module():
         rtol=1e-4,
         atol=1e-4,
     )
+
+
+def test_results_lie_in_memory_as_the_queries_do():
+    # What torch.compile is told by PyTorch's shape function.
+    for order in ((0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3)):
+        for e in (8, 4):
+            q, k, v = (torch.randn(2, 3, 5, n).permute(order).contiguous() for n in (8, 8, e))
+            back = [order.index(d) for d in range(4)]
+            q, k, v = (t.to("fl:0").permute(back).requires_grad_() for t in (q, k, v))
+            out = F.scaled_dot_product_attention(q, k, v)
+            want = torch.empty(2, 3, 5, e).permute(order).contiguous().permute(back)
+            assert out.stride() == want.stride()
+            grads = torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
+            assert [g.stride() for g in grads] == [t.stride() for t in (q, k, v)]

@@ -3,6 +3,9 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
 
+#include <algorithm>
+#include <array>
+
 #include "bridge/ops/programs.h"
 
 namespace fl::bridge {
@@ -51,10 +54,20 @@ double scale_of(const Tensor& q, std::optional<double> scale) {
 }
 ScalarType lse_type(const Tensor& q) { return q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
-// [B, H, L, E] that lies in memory as [B, L, H, E]: the next step, back to
-// [B, L, H·E], is then a view.
-Tensor heads_last(const Tensor& like, int64_t b, int64_t h, int64_t l, int64_t e) {
-  return empty_like(like, {b, l, h, e}, like.scalar_type()).transpose(1, 2);
+// The result for queries, of value's last size, with its dimensions in the order of
+// q's in memory, as PyTorch's shape function says.  Heads that are a view of
+// [B, L, H, E] so stay one, and the next step, back to [B, L, H·E], moves nothing.
+Tensor like_queries(const Tensor& q, int64_t e) {
+  if (q.size(3) == e) return at::empty_like(q);
+  std::array<int64_t, 4> order{0, 1, 2, 3}, place{};
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return q.stride(a) > q.stride(b); });
+  at::DimVector sizes;
+  for (int64_t d = 0; d < 4; ++d) {
+    sizes.push_back(order[d] == 3 ? e : q.size(order[d]));
+    place[order[d]] = d;
+  }
+  return empty_like(q, sizes, q.scalar_type()).permute(place);
 }
 
 using Forward = std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
@@ -65,7 +78,7 @@ Forward forward(const Tensor& q, const Tensor& k, const Tensor& v, const std::op
   TORCH_CHECK(fits(q, k, v, std::nullopt, dropout), op.name, ": the chip does not take query ", q.sizes(),
               " ", c10::toString(q.scalar_type()), ", key ", k.sizes(), ", value ", v.sizes(), ", dropout ",
               dropout, "; call torch.nn.functional.scaled_dot_product_attention, which chooses");
-  Tensor out = heads_last(q, q.size(0), q.size(1), q.size(2), v.size(3));
+  Tensor out = like_queries(q, v.size(3));
   Tensor lse = empty_like(q, {q.size(0), q.size(1), q.size(2)}, lse_type(q));
   Call call(op, q);
   Bias bias;
@@ -97,9 +110,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Te
   static Op op("aten::_scaled_dot_product_fused_attention_overrideable_backward");
   TORCH_CHECK_NOT_IMPLEMENTED(!wanted[3] || !mask.defined() || !mask.requires_grad(), op.name,
                               ": no gradient for the mask");
-  Tensor grad_q = heads_last(q, q.size(0), q.size(1), q.size(2), q.size(3));
-  Tensor grad_k = heads_last(k, k.size(0), k.size(1), k.size(2), k.size(3));
-  Tensor grad_v = heads_last(v, v.size(0), v.size(1), v.size(2), v.size(3));
+  Tensor grad_q = at::empty_like(q);
+  Tensor grad_k = at::empty_like(k);
+  Tensor grad_v = at::empty_like(v);
   Call call(op, q);
   Bias bias;
   set_bias(call, bias, mask.defined() ? &mask : nullptr, q, k);
