@@ -23,8 +23,11 @@ constexpr int kHalves = 2 * kWords;
 // record only when the tag was the same before and after.  Each store releases
 // the tag's 0 before it, each load keeps the second look at the tag behind it;
 // on x86 and for single words on ARM that is free or nearly.
+//
+// That is not enough when a writer is held up so long that the ring comes round: it then writes into
+// a later launch's record.  So the tag's word carries a check of what belongs to it as well.
 struct Record {
-  std::atomic<uint64_t> tag;
+  std::atomic<uint64_t> tag;  // kTagBits of the tag, 5 for the number of half words, 16 for the check
   std::atomic<const Op*> op;
   std::atomic<const Stream*> stream;
   std::atomic<const char*> line;
@@ -52,15 +55,35 @@ struct Copy {
   uint32_t half(int i) const { return static_cast<uint32_t>(shapes[i / 2] >> (i % 2 * 32)); }
 };
 
+constexpr int kTagBits = 43;
+constexpr uint64_t kTagMask = (uint64_t{1} << kTagBits) - 1;
+
+// A sum, so that the half words' products do not wait for each other.
+uint64_t check_of(const void* a, const void* b, const void* c) noexcept {
+  auto bits = [](const void* p) { return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(p)); };
+  return bits(a) * 0x9E3779B97F4A7C15u + bits(b) * 0xC2B2AE3D27D4EB4Fu + bits(c) * 0x165667B19E3779F9u;
+}
+uint64_t check_of(uint32_t half, int i) noexcept {
+  return (half + 1) * (0xD6E8FEB86659FD93u + 2 * uint64_t(i));
+}
+uint64_t tag_word(uint64_t tag, int halves, uint64_t check) noexcept {
+  return (tag & kTagMask) | uint64_t(halves) << kTagBits | check >> 48 << 48;
+}
+
 bool read(uint64_t tag, Copy& out) noexcept {
   const Record& r = ring[tag % kRing];
-  if (!tag || r.tag.load(std::memory_order_acquire) != tag) return false;
+  const uint64_t word = r.tag.load(std::memory_order_acquire);
+  if (!tag || (word & kTagMask) != (tag & kTagMask)) return false;
   out.tag = tag;
   out.op = r.op.load(std::memory_order_acquire);
   out.stream = r.stream.load(std::memory_order_acquire);
   out.line = r.line.load(std::memory_order_acquire);
   for (int i = 0; i < kWords; ++i) out.shapes[i] = r.shapes[i].load(std::memory_order_acquire);
-  return r.tag.load(std::memory_order_relaxed) == tag;
+  if (r.tag.load(std::memory_order_relaxed) != word) return false;
+  int halves = static_cast<int>(word >> kTagBits & 31);
+  uint64_t check = check_of(out.op, out.stream, out.line);
+  for (int i = 0; i < halves && i < kHalves; ++i) check += check_of(out.half(i), i);
+  return tag_word(tag, halves, check) == word;
 }
 
 const char* dtype_text(unsigned dtype) {
@@ -150,13 +173,15 @@ fl_launch make_launch(const Op& op, Stream& stream, const fl_tensor* const* tens
   r.tag.store(0, std::memory_order_relaxed);
   r.op.store(&op, std::memory_order_release);
   r.stream.store(&stream, std::memory_order_release);
-  r.line.store(fault_lines() ? user_line() : nullptr, std::memory_order_release);
+  const char* line = fault_lines() ? user_line() : nullptr;
+  r.line.store(line, std::memory_order_release);
 
   // Pairs of half words go out as they are made: a buffer of halves, read back
   // as words, would stall on store forwarding.
-  uint64_t low = 0;
+  uint64_t low = 0, check = check_of(&op, &stream, line);
   int n = 0;
   auto put = [&](uint32_t half) {
+    check += check_of(half, n);
     if (n & 1) r.shapes[n / 2].store(low | uint64_t{half} << 32, std::memory_order_release);
     low = half;
     ++n;
@@ -175,7 +200,7 @@ fl_launch make_launch(const Op& op, Stream& stream, const fl_tensor* const* tens
   // The end: a half word of 0, in the last word or one of its own.
   if (n & 1) put(0);
   else if (n < kHalves) r.shapes[n / 2].store(0, std::memory_order_release);
-  r.tag.store(tag, std::memory_order_release);
+  r.tag.store(tag_word(tag, n, check), std::memory_order_release);
   return {stream.handle, tag, stream.local, 0};
 }
 
