@@ -1,4 +1,4 @@
-"""A hundred operators × small, medium and large shapes: torch-fl's sim chip against PyTorch's CPU, in one run.
+"""A hundred operators × small, medium and large shapes: the sim chip against PyTorch's CPU, in one run.
 
     python benchmarks/ops.py [--only REGEX] [--quick] [--out benchmarks/OPERATORS.md]
 
