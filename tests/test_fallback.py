@@ -8,7 +8,7 @@ from child import run_child
 
 import torch_fl
 
-UNSUPPORTED = "special_bessel_y1"  # has no formula: always PyTorch's CPU kernel
+UNSUPPORTED = "linalg_qr"  # has no formula: always PyTorch's CPU kernel
 
 
 def test_first_fallback_warns_with_the_line_and_is_counted():
@@ -37,10 +37,10 @@ def test_policy_error_raises_before_any_work():
         x = torch.eye(3, device="fl:0")
         with pytest.raises(NotImplementedError, match="FL_FALLBACK"):
             torch.linalg.eigvalsh(x)
-        with pytest.raises(NotImplementedError, match="bessel_y1"):
-            torch.special.bessel_y1(x)
-        torch.fl.config.fallback_allow = "special_bessel_y1"
-        torch.special.bessel_y1(x)
+        with pytest.raises(NotImplementedError, match="linalg_qr"):
+            torch.linalg.qr(x)
+        torch.fl.config.fallback_allow = "linalg_qr"
+        torch.linalg.qr(x)
     finally:
         torch.fl.config.fallback = "warn"
         torch.fl.config.fallback_allow = ""
@@ -57,10 +57,10 @@ def test_policy_from_the_environment_and_deny():
         else:
             raise SystemExit("no error")
     """, FL_FALLBACK="error")  # fmt: skip
-    torch.fl.config.fallback_deny = "special_bessel_y1"
+    torch.fl.config.fallback_deny = "linalg_qr"
     try:
         with pytest.raises(NotImplementedError):
-            torch.special.bessel_y1(torch.ones(3, device="fl:0"))
+            torch.linalg.qr(torch.eye(3, device="fl:0"))
     finally:
         torch.fl.config.fallback_deny = ""
 

@@ -186,7 +186,7 @@ bool rounds_on_the_way(const IteratorOp& op, const at::TensorIteratorBase& iter)
   auto common = iter.maybe_common_dtype();
   ScalarType out = iter.dtype(0);
   return common && at::isReducedFloatingType(*common) && out != *common &&
-         (c10::isFloatingType(out) || (c10::isComplexType(out) && out != c10::toComplexType(*common)));
+         (c10::isFloatingType(out) || (c10::isComplexType(out) && out != at::kComplexHalf));
 }
 
 bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars,

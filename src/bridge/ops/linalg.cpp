@@ -3,12 +3,10 @@
 // of pivots, the exponential.  Everything is queued; pivoted and spectral
 // decompositions are the CPU's.
 #include <ATen/native/BatchLinearAlgebra.h>
-#include <ATen/native/Cross.h>
 #include <ATen/native/TransposeType.h>
 #include <ATen/ops/cholesky_inverse_native.h>
 #include <ATen/ops/cholesky_native.h>
 #include <ATen/ops/linalg_cholesky_ex_cpu_dispatch.h>
-#include <ATen/ops/linalg_cross_cpu_dispatch.h>
 #include <ATen/ops/linalg_householder_product_native.h>
 #include <ATen/ops/linalg_lu_solve_cpu_dispatch.h>
 #include <ATen/ops/linalg_solve_triangular_native.h>
@@ -319,30 +317,6 @@ Tensor matrix_exp(const Tensor& self) {
   return taylor_exponential(a).to(self.scalar_type()).view(self.sizes());
 }
 
-// ------------------------------------------------------------------ cross product
-void cross_kernel(const Tensor& result, const Tensor& a, const Tensor& b, int64_t dim) {
-  static Op op("aten::linalg_cross");
-  static Programs programs;
-  if (result.numel() == 0) return;
-  Call call(op, result);
-  call.composed();
-  const uint8_t memory = dtype_of(result);
-  const fl_program* program = programs.get(key_of(memory), [&](Builder& builder) {
-    auto in = [&](int i) { return Expr{&builder, builder.load(i, memory)}; };
-    Expr p = in(0), q = in(1), r = in(2), s = in(3);
-    builder.store(0, (p * q - r * s).v, memory);
-  });
-  Tensor to = result.is_alias_of(a) || result.is_alias_of(b) ? at::empty_like(result) : result;
-  for (int64_t i = 0; i < 3; ++i) {
-    const int64_t j = (i + 1) % 3, k = (i + 2) % 3;
-    Tensor out = to.select(dim, i), p = a.select(dim, j), q = b.select(dim, k), r = a.select(dim, k),
-           s = b.select(dim, j);
-    if (!run_program(call, program, {&out}, {&p, &q, &r, &s}))
-      throw_refused(call, "pointwise", result.scalar_type());
-  }
-  if (!to.is_same(result)) result.copy_(to);
-}
-
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   NATIVE0(linalg_solve_triangular, linalg_solve_triangular)
   NATIVE(linalg_solve_triangular, out, linalg_solve_triangular_out)
@@ -356,7 +330,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   NATIVE(cholesky_inverse, out, cholesky_inverse_out)
   NATIVE0(linalg_householder_product, linalg_householder_product)
   NATIVE(linalg_householder_product, out, linalg_householder_product_out)
-  OUT(linalg_cross, out)
   m.impl("_cholesky_solve_helper", cholesky_solve_helper);
   m.impl("linalg_matrix_exp", matrix_exp);
 }
@@ -369,7 +342,6 @@ constexpr auto lu_solve_fl = lu_solve_kernel;
 constexpr auto cholesky_fl = cholesky_kernel;
 constexpr auto cholesky_inverse_fl = cholesky_inverse_kernel;
 constexpr auto reflectors_fl = reflectors_kernel;
-constexpr auto cross_fl = cross_kernel;
 }  // namespace fl::bridge
 
 namespace at::native {
@@ -379,5 +351,4 @@ REGISTER_PRIVATEUSE1_DISPATCH(lu_solve_stub, fl::bridge::lu_solve_fl)
 REGISTER_PRIVATEUSE1_DISPATCH(cholesky_stub, fl::bridge::cholesky_fl)
 REGISTER_PRIVATEUSE1_DISPATCH(cholesky_inverse_stub, fl::bridge::cholesky_inverse_fl)
 REGISTER_PRIVATEUSE1_DISPATCH(orgqr_stub, fl::bridge::reflectors_fl)
-REGISTER_PRIVATEUSE1_DISPATCH(cross_stub, fl::bridge::cross_fl)
 }  // namespace at::native

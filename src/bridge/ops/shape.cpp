@@ -306,8 +306,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("flip", flip);
   m.impl("narrow_copy", narrow_copy);
   m.impl("narrow_copy.out", narrow_copy_out);
-  m.impl("roll", at::native::roll);                        // narrows and a cat
-  m.impl("channel_shuffle", at::native::channel_shuffle);  // a permuted view
+  m.impl("roll", at::native::roll);  // narrows and a cat
   m.impl("triu.out", triu_out);
   m.impl("tril.out", tril_out);
   m.impl("arange.start_out",
