@@ -52,12 +52,13 @@ test: .venv/installed .venv/test-ready lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/sanitize.sh address $(SANITIZED_ADDRESS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/sanitize.sh thread $(SANITIZED_THREAD)
 	$(BIN)/pytest -n $(JOBS) $(TESTS)
-	$(MAKE) fuzz FUZZ_SECONDS=120
+	$(MAKE) fuzz FUZZ_SECONDS=120 FUZZ_PROGRAMS=1000
 
 FUZZ_SECONDS ?= 1800
 FUZZ_SEED ?= 1
+FUZZ_PROGRAMS ?= 100000000
 fuzz: .venv/installed .venv/test-ready
-	$(BIN)/python -W ignore tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --jobs $(JOBS)
+	$(BIN)/python -W ignore tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --programs $(FUZZ_PROGRAMS) --jobs $(JOBS)
 
 opdb: .venv/installed .venv/test-ready
 	$(BIN)/pytest -n $(JOBS) tests/opdb --every

@@ -593,7 +593,7 @@ def gradients(g):
         + [f"F.{n}(x)" for n in ("gelu", "silu", "softplus", "elu")]
         + [f"x.softmax({g.axis(a)})", "x * x + x", "x / (x.abs() + 1)", "x.t()" if t.dim() <= 2 else "x.mT", "x[..., :1]",
            "x.cumsum(-1)" if t.dim() else "x + 1", "x.amax()", "torch.cat([x, x * 2])" if t.dim() else "x * 2", "x.var()",
-           "x @ x.mT" if t.dim() == 2 else "x.expand(2, *x.shape)", "x.sort(-1)[0]" if t.dim() else "x"]
+           "x @ x.mT" if t.dim() == 2 else "x.expand(2, *x.shape)", "x.sort(-1, stable=True)[0]" if t.dim() else "x"]
     )  # fmt: skip
     return g.add(f"grad(lambda x: {body}, {a})", a, kind="accumulated", terms=10**3 * t.numel())
 
