@@ -82,7 +82,9 @@ def test_stays_asynchronous_and_correct_on_another_stream():
     x = to_device(tensor(2, 3, 5, 5))
     want = F.interpolate(tensor(2, 3, 5, 5), size=(9, 9), mode="bilinear")
     for _ in range(2):
-        with torch.fl.stream(torch.fl.Stream()):
+        side = torch.fl.Stream()
+        side.wait_stream(torch.fl.current_stream())  # x was made there
+        with torch.fl.stream(side):
             torch.testing.assert_close(F.interpolate(x, size=(9, 9), mode="bilinear").cpu(), want)
 
 
