@@ -46,6 +46,23 @@ void check_fits(const at::Scalar& value, ScalarType type);
 // are channels-last, with a memory format and none.
 Tensor empty_as_asked(const at::TensorOptions& options, IntArrayRef sizes, IntArrayRef strides);
 
+// Shape function, result and kernel in one object.  PyTorch's functional form of a structured operator
+// allocates through the dispatcher and calls .out through it again: about 280 ns more.
+template <class Base>
+struct Functional final : Base {
+  Tensor out;
+  void set_output_raw_strided(int64_t index, IntArrayRef sizes, IntArrayRef strides,
+                              at::TensorOptions options) override {
+    out = empty_as_asked(options, sizes, strides);
+    Base::set_output_raw_strided(index, sizes, strides, options);
+  }
+  void set_output_strided(int64_t index, IntArrayRef sizes, IntArrayRef strides,
+                          at::TensorOptions options) override {
+    set_output_raw_strided(index, sizes, strides, options);
+  }
+  const Tensor& maybe_get_output(int64_t) override { return out; }
+};
+
 // ---------------------------------------------------------------- the tables
 // Each line gives a stub its kernel on the device: a formula over the inputs x,
 // y, z (and in[k]), in the register type of the common dtype.  Where the chip
@@ -99,17 +116,6 @@ Tensor empty_as_asked(const at::TensorOptions& options, IntArrayRef sizes, IntAr
       run_on_host(op.op, iter, [&](at::TensorIterator& host) {                                        \
         at::native::stub(at::kCPU, host, FL_UNPAREN arguments);                                       \
       });                                                                                             \
-  };                                                                                                  \
-  }                                                                                                   \
-  FL_REGISTER_STUB(stub, ::fl::bridge::stub##_fl::kernel)
-
-// A stub that no formula covers: always PyTorch's CPU kernel.
-#define HOST_STUB(stub, name)                                                                         \
-  namespace stub##_fl {                                                                               \
-  static Op op(name);                                                                                 \
-  constexpr auto kernel = [](auto& iter) {                                                            \
-    if (iter.numel() != 0)                                                                            \
-      run_on_host(op, iter, [](at::TensorIterator& host) { at::native::stub(at::kCPU, host); });      \
   };                                                                                                  \
   }                                                                                                   \
   FL_REGISTER_STUB(stub, ::fl::bridge::stub##_fl::kernel)

@@ -224,8 +224,8 @@ static void where_kernel_fl(at::TensorIterator& iter) {
 FL_REGISTER_STUB(where_kernel, ::fl::bridge::where_kernel_fl)
 
 // masked_fill: self stays where the mask is not set.
-FORMULA_OF_OUTPUT(masked_fill_number, "aten::masked_fill_", select(nonzero(y), z, x))
-FORMULA_OF_OUTPUT(masked_fill_value, "aten::masked_fill_", select(nonzero(y), z, x))
+// The value is a number of the launch or a 0-d tensor: the program cache tells them apart by their operands.
+FORMULA_OF_OUTPUT(masked_fill, "aten::masked_fill_", select(nonzero(y), z, x))
 
 static at::TensorIterator masked_fill_iterator(const Tensor& self, const Tensor& mask, const Tensor* value) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
@@ -242,8 +242,8 @@ static at::TensorIterator masked_fill_iterator(const Tensor& self, const Tensor&
 static Tensor& masked_fill_scalar(Tensor& self, const Tensor& mask, const at::Scalar& value) {
   check_fits(value, self.scalar_type());
   auto iter = masked_fill_iterator(self, mask, nullptr);
-  if (!run_iterator(masked_fill_number_fl::op, iter, &value, 1))
-    run_on_host(masked_fill_number_fl::op.op, iter, [&](at::TensorIterator& host) {
+  if (!run_iterator(masked_fill_fl::op, iter, &value, 1))
+    run_on_host(masked_fill_fl::op.op, iter, [&](at::TensorIterator& host) {
       host.output().masked_fill_(host.input(1), value);
     }, false);
   return self;
@@ -255,8 +255,8 @@ static Tensor& masked_fill_tensor(Tensor& self, const Tensor& mask, const Tensor
   bool complex = value.is_complex() && !self.is_complex();
   if (!is_fl(value) || complex) return masked_fill_scalar(self, mask, value.item());
   auto iter = masked_fill_iterator(self, mask, &value);
-  if (!run_iterator(masked_fill_value_fl::op, iter))
-    run_on_host(masked_fill_value_fl::op.op, iter, [](at::TensorIterator& host) {
+  if (!run_iterator(masked_fill_fl::op, iter))
+    run_on_host(masked_fill_fl::op.op, iter, [](at::TensorIterator& host) {
       host.output().masked_fill_(host.input(1), host.input(2).flatten()[0]);
     }, false);
   return self;
@@ -276,25 +276,11 @@ static bool equal(const Tensor& self, const Tensor& other) {
 }
 
 // ------------------------------------------------------------- hot functional forms
-// PyTorch's functional form of a structured operator allocates through the
-// dispatcher and calls .out: about 280 ns more than this iterator, which makes
-// its output itself.
-struct AllocatingIterator final : at::TensorIteratorBase {
-  Tensor out;
-  void set_output_raw_strided(int64_t index, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
-    out = empty_as_asked(options, sizes, strides);
-    at::TensorIteratorBase::set_output_raw_strided(index, sizes, strides, options);
-  }
-  void set_output_strided(int64_t index, IntArrayRef sizes, IntArrayRef strides, at::TensorOptions options) override {
-    set_output_raw_strided(index, sizes, strides, options);
-  }
-  const Tensor& maybe_get_output(int64_t) override { return out; }
-};
-
+// Those of the other operators are in pointwise_functional.cpp; PyTorch's classes for these two are the CPU's own.
 static const Tensor undefined;
 
 static Tensor add_tensor(const Tensor& self, const Tensor& other, const at::Scalar& alpha) {
-  AllocatingIterator iter;
+  Functional<at::TensorIteratorBase> iter;
   iter.build_borrowing_binary_op(undefined, self, other);
   alpha_check(iter.dtype(), alpha);
   add_kernel(iter, alpha);
@@ -302,22 +288,10 @@ static Tensor add_tensor(const Tensor& self, const Tensor& other, const at::Scal
 }
 static Tensor sub_tensor(const Tensor& self, const Tensor& other, const at::Scalar& alpha) {
   sub_check(self, other);
-  AllocatingIterator iter;
+  Functional<at::TensorIteratorBase> iter;
   iter.build_borrowing_binary_op(undefined, self, other);
   alpha_check(iter.dtype(), alpha);
   add_kernel(iter, -alpha);
-  return std::move(iter.out);
-}
-static Tensor mul_tensor(const Tensor& self, const Tensor& other) {
-  AllocatingIterator iter;
-  iter.build_borrowing_binary_op(undefined, self, other);
-  mul_stub_fl::kernel(iter);
-  return std::move(iter.out);
-}
-static Tensor div_tensor(const Tensor& self, const Tensor& other) {
-  AllocatingIterator iter;
-  iter.build_borrowing_binary_float_op(undefined, self, other);
-  div_true_stub_fl::kernel(iter);
   return std::move(iter.out);
 }
 static Tensor& add_out(const Tensor& self, const Tensor& other, const at::Scalar& alpha, Tensor& out) {
@@ -333,8 +307,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("equal", equal);
   m.impl("add.Tensor", add_tensor);
   m.impl("sub.Tensor", sub_tensor);
-  m.impl("mul.Tensor", mul_tensor);
-  m.impl("div.Tensor", div_tensor);
   m.impl("add.out", add_out);
   OUT(sub, out) OUT(mul, out) OUT(div, out) OUT(div, out_mode) OUT(remainder, Tensor_out) OUT(fmod, Tensor_out)
   OUT(atan2, out) OUT(bitwise_and, Tensor_out) OUT(bitwise_or, Tensor_out) OUT(bitwise_xor, Tensor_out)

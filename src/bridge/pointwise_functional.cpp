@@ -14,21 +14,6 @@ namespace fl::bridge {
 
 namespace {
 
-template <class Native>
-struct Functional final : Native {
-  Tensor out;
-  void set_output_raw_strided(int64_t index, IntArrayRef sizes, IntArrayRef strides,
-                              at::TensorOptions options) override {
-    out = empty_as_asked(options, sizes, strides);
-    Native::set_output_raw_strided(index, sizes, strides, options);
-  }
-  void set_output_strided(int64_t index, IntArrayRef sizes, IntArrayRef strides,
-                          at::TensorOptions options) override {
-    set_output_raw_strided(index, sizes, strides, options);
-  }
-  const Tensor& maybe_get_output(int64_t) override { return out; }
-};
-
 // What a schema has as optional, a shape function takes as a reference that may be empty.
 template <class T>
 const T& passed(const T& value) {
@@ -90,7 +75,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   FORM2(le, Scalar, le_Scalar_out) FORM2(gt, Scalar, gt_Scalar_out) FORM2(ge, Scalar, ge_Scalar_out)
   FORM2(bitwise_and, Tensor, bitwise_and_out) FORM2(bitwise_or, Tensor, bitwise_or_out)
   FORM2(bitwise_xor, Tensor, bitwise_xor_out)
-  FORM2(remainder, Tensor, remainder_out) FORM2(fmod, Tensor, fmod_out) FORM2(div, Tensor_mode, div_out_mode)
+  FORM2(mul, Tensor, mul_out) FORM2(div, Tensor, div_out) FORM2(remainder, Tensor, remainder_out) FORM2(fmod, Tensor, fmod_out) FORM2(div, Tensor_mode, div_out_mode)
   FORM2(pow, Tensor_Scalar, pow_Tensor_Scalar_out) FORM2(pow, Tensor_Tensor, pow_Tensor_Tensor_out)
   FORM2(xlogy, Tensor, xlogy_out)
   // Three.
