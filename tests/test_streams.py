@@ -107,6 +107,21 @@ def test_streams_without_events_are_not_ordered(slow):
     torch.fl.synchronize()
 
 
+@pytest.mark.parametrize("source", [torch.ones(5), torch.ones(5, 2)[:, 0], torch.ones(5).half()])
+def test_a_plain_copy_to_the_device_is_done_when_it_returns(slow, source):
+    """Any stream may use the result, as on CUDA; only non_blocking leaves it to the stream."""
+    s = torch.fl.Stream(D)
+    target = torch.zeros(5, device=D)
+    torch.fl.synchronize()
+    with torch.fl.stream(s):
+        slow.run()
+        target.copy_(source, non_blocking=True)
+        assert not s.query()
+        target.copy_(source)
+        assert s.query()
+    assert (target + 1).tolist() == [2] * 5
+
+
 def test_wait_stream(slow):
     a, b = torch.fl.Stream(D), torch.fl.Stream(D)
     x = torch.zeros(4, device=D)

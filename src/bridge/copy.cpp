@@ -91,12 +91,12 @@ void host_to_device(const Tensor& dst, const Tensor& source, bool non_blocking) 
   Tensor target = direct ? dst : empty_on(dst.device(), src.sizes(), src.strides(), src.scalar_type());
   transfer(target, FL_HOST_TO_DEVICE, target.mutable_data_ptr(), src.const_data_ptr(), src.nbytes());
   Stream& stream = current_stream(dst.device().index());
-  if (is_pinned(src.const_data_ptr())) {
-    // Read when the stream gets there: keep it, and wait unless told not to.
+  // Pinned memory is read when the stream gets there: it is kept until then.
+  if (is_pinned(src.const_data_ptr()))
     record_host_use(src.const_data_ptr(), src.storage().data_ptr().get_context(), stream);
-    if (!non_blocking) synchronize(stream);
-  }
   if (!direct) device_to_device(dst, target);
+  // As on CUDA: a plain copy is done when it returns, and any stream may use the result.
+  if (!non_blocking) synchronize(stream);
 }
 
 // Waits for a transfer into host memory.  Where the wait ends early (a time
