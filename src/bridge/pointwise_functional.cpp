@@ -77,7 +77,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   FORM2(bitwise_xor, Tensor, bitwise_xor_out)
   FORM2(mul, Tensor, mul_out) FORM2(div, Tensor, div_out) FORM2(remainder, Tensor, remainder_out) FORM2(fmod, Tensor, fmod_out) FORM2(div, Tensor_mode, div_out_mode)
   FORM2(pow, Tensor_Scalar, pow_Tensor_Scalar_out) FORM2(pow, Tensor_Tensor, pow_Tensor_Tensor_out)
-  FORM2(xlogy, Tensor, xlogy_out)
+  FORM2(xlogy, Tensor, xlogy_out) FORM(mse_loss) FORM(smooth_l1_loss)
   // Three.
   FORM(addcmul) FORM(addcdiv) FORM2(lerp, Scalar, lerp_Scalar) FORM2(lerp, Tensor, lerp_Tensor)
   FORM(clamp) FORM2(clamp, Tensor, clamp_Tensor_out) FORM(clamp_min) FORM(clamp_max)

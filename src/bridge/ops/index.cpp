@@ -324,6 +324,7 @@ Tensor& scatter_reduce_two_out(const Tensor& self, int64_t dim, const Tensor& in
 Tensor& index_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                          c10::string_view reduce, bool include_self, Tensor& out) {
   static Op op("aten::index_reduce.out");
+  TORCH_WARN_ONCE("index_reduce() is in beta and the API may change at any time.");
   Into<at::meta::structured_index_reduce> shape(out);
   shape.meta(self, dim, index, source, reduce, include_self);
   Call call(op, self);

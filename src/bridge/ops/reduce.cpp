@@ -423,8 +423,8 @@ void check_variance(const char* name, const Tensor& self) {
 }
 void warn_degrees(const char* name, const Tensor& self, const Mask& mask,
                   const std::optional<at::Scalar>& correction) {
-  int64_t n = reduced_count(self, mask);
-  if (self.numel() && static_cast<double>(n) <= (correction ? correction->toDouble() : 1))
+  int64_t n = self.numel() ? reduced_count(self, mask) : 0;
+  if (static_cast<double>(n) <= (correction ? correction->toDouble() : 1))
     TORCH_WARN(name,
                "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
                "(input numel divided by output numel).");
