@@ -1,7 +1,7 @@
 # make demo   set up .venv, build, install, and train on the sim chip
 # make test   the same, then every test
 # make opdb   every dtype and sample of PyTorch's operator database; takes hours
-# make bench  side by side with PyTorch's CPU device; writes benchmarks/RESULTS.md
+# make bench  side by side with PyTorch's CPU device; writes benchmarks/RESULTS.md and OPERATORS.md
 # make fuzz   random programs against the CPU, for FUZZ_SECONDS=1800
 # make lint   formatting and static checks alone
 # make tidy   clang-tidy on the parts without PyTorch
@@ -65,6 +65,7 @@ opdb: .venv/installed .venv/test-ready
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/ops.py --out benchmarks/OPERATORS.md
 
 lint: .venv/test-ready
 	$(BIN)/ruff check .

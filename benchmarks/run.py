@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 import torch
-from steps import Maker, gpt2_step, resnet50_step
+from steps import Maker, gpt2_step, lstm_step, resnet50_step, unet_step
 
 HERE = Path(__file__).resolve().parent
 ROWS: list[tuple[str, str, str, str, str]] = []
@@ -171,7 +171,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--only", default=".", help="run the sections that match: operators, bare, resnet, gpt, memory"
+        "--only",
+        default=".",
+        help="run the sections that match: bare, operators, resnet, gpt, lstm, unet, memory",
     )
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--out", default=str(HERE / "RESULTS.md"))
@@ -186,10 +188,14 @@ def main() -> None:
     if wanted.search("operators"):
         small_operators(args.quick)
     if wanted.search("resnet"):
-        seconds = training("ResNet-50 training step, batch 8, 224×224", resnet50_step, 1.0, pairs)
+        seconds = training("ResNet-50 training step, batch 8, 224×224", resnet50_step, 1.2, pairs)
         layer_share(seconds, resnet50_step)
     if wanted.search("gpt"):
-        training("GPT-2-small training step, 2×128 tokens", gpt2_step, 1.2, pairs)
+        training("GPT-2-small training step, 2×128 tokens", gpt2_step, 1.3, pairs)
+    if wanted.search("lstm"):
+        training("LSTM training step, 20×35 tokens, 2×200 wide", lstm_step, 1.0, pairs)
+    if wanted.search("unet"):
+        training("U-Net training step, batch 4, 128×128", unet_step, 1.0, pairs)
     if wanted.search("memory"):
         memory("ResNet-50 step", resnet50_step)
         memory("GPT-2-small step", gpt2_step)
