@@ -1,6 +1,7 @@
 """torch.cuda, .cuda() and is_cuda while the CUDA view is on, and that off means off."""
 
 import io
+import warnings
 
 import pytest
 import torch
@@ -158,6 +159,15 @@ def test_amp():
     scaler.step(optimizer)
     scaler.update()
     assert w.item() == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_do_not_miss_cudnn(kind):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer = kind(4, 3).cuda()
+        layer.flatten_parameters()
+        assert layer(torch.ones(2, 1, 4, device="cuda"))[0].shape == (2, 1, 3)
 
 
 def test_pinned():

@@ -57,10 +57,17 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield cuda._utils, "_get_device_index", fl._utils._get_device_index
     yield cuda, "_get_device_index", fl._utils._get_device_index
     yield cuda.memory, "_get_device_index", fl._utils._get_device_index
+    # torch.nn.RNN asks for each of its weights, and the answer is no with a warning that cuDNN is missing.
+    yield torch.backends.cudnn, "is_acceptable", _cudnn_is_acceptable
     # Compares with the device type CUDA in C++, which an fl tensor is not.
     yield torch.Tensor, "is_cuda", property(_tensor_is_cuda)
     # Goes to the device type CUDA in C++.  nn.Module.cuda calls it for each parameter.
     yield torch.Tensor, "cuda", _tensor_cuda
+
+
+def _cudnn_is_acceptable(tensor: torch.Tensor) -> bool:
+    """Whether cuDNN takes the tensor: never; recurrent layers run on the chip without it."""
+    return False
 
 
 def _tensor_is_cuda(self: torch.Tensor) -> bool:
