@@ -40,12 +40,12 @@ def test_norms_and_dimensions(norm):
     with no_fallback():
         for dims in [(0,), (1,), (2,), (0, 1), (-1, 0), (0, 1, 2)]:
             for f in (torch.fft.fftn, torch.fft.ifftn, torch.fft.irfftn, torch.fft.hfftn):
-                check(lambda t: f(t, dim=dims, norm=norm), x)
+                check(lambda t: f(t, dim=dims, norm=norm), x, strides=True)
             for f in (torch.fft.rfftn, torch.fft.ihfftn, torch.fft.fftn):
-                check(lambda t: f(t, dim=dims, norm=norm), x.real.contiguous())
-        check(lambda t: torch.fft.fft(t, n=9, norm=norm), x)
-        check(lambda t: torch.fft.irfft(t, n=9, norm=norm), x)
-        check(lambda t: torch.fft.irfft2(t, s=(3, 7), norm=norm), x)
+                check(lambda t: f(t, dim=dims, norm=norm), x.real.contiguous(), strides=True)
+        check(lambda t: torch.fft.fft(t, n=9, norm=norm), x, strides=True)
+        check(lambda t: torch.fft.irfft(t, n=9, norm=norm), x, strides=True)
+        check(lambda t: torch.fft.irfft2(t, s=(3, 7), norm=norm), x, strides=True)
 
 
 @pytest.mark.parametrize("dtype", COMPLEX)
@@ -53,11 +53,27 @@ def test_layouts_and_lazy_bits(dtype):
     with no_fallback():
         for x in layouts(tensor(6, 4, 5, dtype=dtype)):
             for dim in (0, 1, 2):
-                check(torch.fft.fft, x, dim=dim)
-            check(lambda t: torch.fft.fft2(t.conj()), x)
+                check(torch.fft.fft, x, dim=dim, strides=True)
+            check(lambda t: torch.fft.fft2(t.conj()), x, strides=True)
             check(lambda t: torch.fft.ifft(t.imag.neg()), x)
         check(lambda t: torch.fft.fft(t.expand(3, 4, 5)), tensor(4, 5, dtype=dtype))
         check(lambda t: torch.fft.fft(t.flip(-1)[..., ::2]), tensor(4, 10, dtype=dtype))
+
+
+def test_strides():
+    """The transformed dimensions are the fastest, in the order of their strides; the others as they were."""
+    x = tensor(3, 4, 2, 6, dtype=torch.complex64)
+    forms = [x, x.permute(2, 0, 3, 1), x.transpose(0, -1).contiguous().transpose(0, -1)]
+    with no_fallback():
+        for t in forms:
+            for dims in [(0,), (2,), (1, 3), (3, 1), (0, 1), (2, 0, 1), (0, 1, 2, 3)]:
+                for f in (torch.fft.fftn, torch.fft.ifftn, torch.fft.irfftn, torch.fft.hfftn):
+                    check(f, t, dim=dims, strides=True)
+                for f in (torch.fft.rfftn, torch.fft.ihfftn, torch.fft.fftn):
+                    check(f, t.real, dim=dims, strides=True)
+    for device in ("cpu", "fl:1"):
+        with pytest.raises(RuntimeError, match="to have device"):
+            torch.fft.fft(to_device(x), out=torch.empty(0, dtype=x.dtype, device=device))
 
 
 def test_out_and_edges():

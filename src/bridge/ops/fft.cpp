@@ -2,7 +2,9 @@
 // products with matrices of roots of unity.
 #include <ATen/native/SpectralOpsUtils.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "bridge/expr.h"
 #include "bridge/ops/programs.h"
@@ -105,10 +107,29 @@ bool transform(Call& call, const Tensor& in, const Tensor& out, IntArrayRef dims
   return true;
 }
 
-at::DimVector wrapped(IntArrayRef dims, int64_t ndim) {
+// The dimensions, each from 0, the first `sorted` of them by falling strides.
+at::DimVector wrapped(IntArrayRef dims, const Tensor& self, size_t sorted) {
   at::DimVector all(dims);
-  for (int64_t& d : all) d = at::maybe_wrap_dim(d, ndim);
+  for (int64_t& d : all) d = at::maybe_wrap_dim(d, self.dim());
+  std::sort(all.begin(), all.begin() + static_cast<int64_t>(sorted),
+            [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); });
   return all;
+}
+
+// A result lies in memory as the CPU's: the transformed dimensions are the fastest, in their order, and the
+// others keep the order of the input's strides.
+Tensor empty_result(const Tensor& self, IntArrayRef sizes, IntArrayRef dims, ScalarType dtype) {
+  at::DimVector order(sizes.size()), strides(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto rest = std::stable_partition(order.begin(), order.end(), [&](int64_t d) {
+    return std::find(dims.begin(), dims.end(), d) == dims.end();
+  });
+  std::sort(order.begin(), rest, [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); });
+  std::copy(dims.begin(), dims.end(), rest);
+  int64_t step = 1;
+  for (size_t i = order.size(); i-- > 0; step *= std::max<int64_t>(sizes[static_cast<size_t>(order[i])], 1))
+    strides[static_cast<size_t>(order[i])] = step;
+  return empty_on(self.device(), sizes, strides, dtype);
 }
 
 // ------------------------------------------------------------------ operators
@@ -116,8 +137,8 @@ Tensor c2c(const Tensor& self, IntArrayRef dim, int64_t normalization, bool forw
   static Op op("aten::_fft_c2c");
   TORCH_CHECK(self.is_complex(), "_fft_c2c expects a complex tensor, got ", self.scalar_type());
   if (dim.empty()) return self.clone();
-  at::DimVector dims = wrapped(dim, self.dim());
-  Tensor out = empty_like(self, self.sizes(), self.scalar_type());
+  at::DimVector dims = wrapped(dim, self, dim.size());
+  Tensor out = empty_result(self, self.sizes(), dims, self.scalar_type());
   Call call(op, self);
   if (transform(call, self, out, dims, scale_of(normalization, self.sizes(), dims), !forward)) return out;
   return fallback<ATEN_OP(_fft_c2c)>(self, dim, normalization, forward);
@@ -222,7 +243,7 @@ bool r2c_into(Call& call, const Tensor& self, IntArrayRef dims, double scale, bo
   ScalarType complex = c10::toComplexType(self.scalar_type());
   at::DimVector sizes(self.sizes());
   if (onesided) sizes[static_cast<size_t>(last)] = half;
-  out = empty_like(self, sizes, complex);
+  out = empty_result(self, sizes, dims, complex);
   if (out.numel() == 0) return true;
   IntArrayRef rest = dims.slice(0, dims.size() - 1);
   const double own = rest.empty() ? scale : 1;
@@ -248,7 +269,7 @@ Tensor r2c(const Tensor& self, IntArrayRef dim, int64_t normalization, bool ones
               self.scalar_type());
   Call call(op, self);
   if (dim.empty()) return self.to(c10::toComplexType(self.scalar_type()));
-  at::DimVector dims = wrapped(dim, self.dim());
+  at::DimVector dims = wrapped(dim, self, dim.size() - 1);
   Tensor out;
   if (self.scalar_type() != at::kHalf &&
       r2c_into(call, self, dims, scale_of(normalization, self.sizes(), dims), onesided, out))
@@ -261,7 +282,7 @@ bool c2r_into(Call& call, const Tensor& self, IntArrayRef dims, double scale, in
   at::DimVector sizes(self.sizes());
   sizes[static_cast<size_t>(last)] = n;
   ScalarType complex = self.scalar_type();
-  out = empty_like(self, sizes, c10::toRealValueType(complex));
+  out = empty_result(self, sizes, dims, c10::toRealValueType(complex));
   if (out.numel() == 0) return true;
   IntArrayRef rest = dims.slice(0, dims.size() - 1);
   Tensor given = self.narrow(last, 0, half);
@@ -291,7 +312,7 @@ Tensor c2r(const Tensor& self, IntArrayRef dim, int64_t normalization, int64_t l
   TORCH_CHECK(self.is_complex(), "_fft_c2r expects a complex tensor, got ", self.scalar_type());
   Call call(op, self);
   if (dim.empty()) return at::real(self).clone();
-  at::DimVector dims = wrapped(dim, self.dim()), sizes(self.sizes());
+  at::DimVector dims = wrapped(dim, self, dim.size() - 1), sizes(self.sizes());
   sizes[static_cast<size_t>(dims.back())] = last_dim_size;
   Tensor out;
   if (self.scalar_type() != at::kComplexHalf && last_dim_size > 0 &&
@@ -302,6 +323,8 @@ Tensor c2r(const Tensor& self, IntArrayRef dim, int64_t normalization, int64_t l
 }
 
 Tensor& into(Tensor& out, const Tensor& result) {
+  TORCH_CHECK(out.device() == result.device(), "Expected out tensor to have device ", result.device(),
+              ", but got ", out.device(), " instead");
   TORCH_CHECK(at::can_cast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
               " can't be cast to the desired output type ", out.scalar_type());
   at::native::resize_output(out, result.sizes());
