@@ -160,8 +160,14 @@ struct HostCall {
     if (!host.defined() || !device) return host;
     for (auto& [t, lent_host] : lent)
       if (lent_host.is_same(host)) return t;
-    if (host.layout() == at::kStrided) bytes += host.nbytes();
-    return host.to(*device);
+    if (host.layout() != at::kStrided) return host.to(*device);
+    bytes += host.nbytes();
+    if (host.is_non_overlapping_and_dense() || at::has_internal_overlap(host) != at::MemOverlap::No)
+      return host.to(*device);
+    // A part of what the kernel worked on, in which to() would not keep the strides.
+    Tensor t = empty_on(*device, host.sizes(), host.strides(), host.scalar_type());
+    t.copy_(host);
+    return t;
   }
 };
 

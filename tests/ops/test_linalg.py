@@ -120,6 +120,19 @@ def test_matrix_exp(dtype):
     assert torch.linalg.matrix_exp(to_device(torch.full((2, 2), float("nan"), dtype=dtype))).isnan().all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cholesky_solve_gives_columns(dtype):
+    for shape, right in [((3, 3), (3, 2)), ((2, 3, 3), (2, 3, 4)), ((2, 1, 40, 40), (5, 40, 3))]:
+        factor = torch.linalg.cholesky(positive(*shape, dtype=dtype))
+        b = tensor(*right, dtype=dtype)
+        with no_fallback():
+            for upper in (False, True):
+                f = factor.mH.contiguous() if upper else factor
+                check(torch.cholesky_solve, b, f, upper=upper, strides=True, rtol=1e-3, atol=1e-4)
+                check(torch.cholesky_solve, b.mT.contiguous().mT, f, upper=upper, strides=True, rtol=1e-3, atol=1e-4)
+            check(lambda b, f, o: torch.cholesky_solve(b, f, out=o), b, factor, torch.zeros(0, dtype=dtype), rtol=1e-3, atol=1e-4)  # fmt: skip
+
+
 def test_small():
     with no_fallback():
         for dtype in (torch.float32, torch.int64, torch.int32, torch.complex64, torch.float16):

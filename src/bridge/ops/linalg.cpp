@@ -64,14 +64,14 @@ Tensor invert_blocks(const Tensor& a, int64_t size, bool unit) {
   return inverse;
 }
 
-// X with a·X = b; a [B, n, n] triangular, b [B, n, m].
+// X with a·X = b, in columns; a [B, n, n] triangular, b [B, n, m].
 Tensor solve(const Tensor& a, const Tensor& b, bool upper, bool unit) {
   const int64_t n = a.size(1);
   int64_t size = 1;
   while (size < n && size < kBlock) size *= 2;
   Tensor inverse = invert_blocks(upper ? a.mT() : a, size, unit);
   if (upper) inverse = inverse.mT();
-  Tensor x = at::empty(b.sizes(), b.options());
+  Tensor x = at::empty({b.size(0), b.size(2), n}, b.options()).mT();  // by columns, as the CPU's
   const int64_t blocks = inverse.size(1);
   for (int64_t step = 0; step < blocks; ++step) {
     const int64_t block = upper ? blocks - 1 - step : step, first = block * size,
