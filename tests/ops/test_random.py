@@ -128,6 +128,72 @@ def test_multinomial():
     assert torch.multinomial(w[0], 2).sort().values.tolist() == [0, 2]
 
 
+NUMBERS = {"nan": r"\bnan\b", "inf": r"\binf\b", "-0.5": r"-0\.5", "1.5": r"\b1\.5\b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "draw"),
+    [
+        ("multinomial", ("-0.5", "nan", "inf"), lambda p: torch.multinomial(p, 4, replacement=True)),
+        ("multinomial", ("-0.5", "nan", "inf"), lambda p: torch.multinomial(p[None], 4, replacement=True)),
+        ("poisson", ("-0.5", "nan"), torch.poisson),
+        ("bernoulli", ("-0.5", "nan", "inf", "1.5"), torch.bernoulli),
+        ("bernoulli", ("-0.5", "1.5"), lambda p: torch.empty(2, 3, device=p.device).bernoulli_(p)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_parameters_that_no_distribution_has(name, wrong, draw, dtype):
+    for value in wrong:
+        p = torch.tensor([0.25, 0.5, float(value)], dtype=dtype)
+        with pytest.raises(RuntimeError):
+            draw(p)
+        with no_fallback(), pytest.raises(RuntimeError, match=f"{name}.*{NUMBERS[value]}"):
+            draw(p.to(DEVICE))
+    assert draw(torch.tensor([0.25, 0.5, 0], dtype=dtype, device=DEVICE)).shape[-1] in (3, 4)
+
+
+def test_multinomial_without_weight():
+    for w in (torch.zeros(3), torch.tensor([[1.0, 0], [0, 0]])):
+        for device in ("cpu", DEVICE):
+            with pytest.raises(RuntimeError, match="sum of probabilities <= 0"):
+                torch.multinomial(w.to(device), 2, replacement=True)
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda t: t.uniform_(),
+        lambda t: t.normal_(),
+        lambda t: t.random_(),
+        lambda t: t.random_(5),
+        lambda t: t.random_(-5, 5),
+        lambda t: t.exponential_(),
+        lambda t: t.cauchy_(),
+        lambda t: t.log_normal_(),
+        lambda t: t.geometric_(0.5),
+        lambda t: t.bernoulli_(0.5),
+        lambda t: t.bernoulli_(torch.full(t.shape, 0.5, device=t.device)),
+        lambda t: torch.rand(t.shape, out=t),
+        lambda t: torch.randn(t.shape, out=t),
+        lambda t: torch.normal(0.0, torch.ones(t.shape, device=t.device), out=t),
+        lambda t: torch.bernoulli(torch.full(t.shape, 0.5, device=t.device), out=t),
+    ],
+)
+def test_memory_that_overlaps_itself_is_refused(fill):
+    for device in ("cpu", DEVICE):
+        one = torch.empty(1, device=device)
+        for t in (one.expand(20), one.expand(4, 5), torch.empty(4, 1, device=device).expand(4, 5)):
+            with pytest.raises(RuntimeError, match="single memory location"):
+                fill(t)
+
+
+def test_out_on_another_device_is_refused():
+    p = torch.full((3,), 0.5)
+    for a, b in ((DEVICE, "cpu"), ("cpu", DEVICE), (DEVICE, "fl:1")):
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.bernoulli(p.to(a), out=torch.empty(3, device=b))
+
+
 def test_randperm():
     assert torch.randperm(1000, device=DEVICE).sort().values.tolist() == list(range(1000))
     assert torch.randperm(0, device=DEVICE).numel() == 0
@@ -246,7 +312,7 @@ def test_poisson(dtype):
         assert chi_square(x, torch.distributions.Poisson(rate).log_prob, low, high) < 3.3, rate
     x = torch.poisson(torch.tensor([1e6], device=DEVICE).expand(N)).double()
     assert abs(x.mean().item() - 1e6) < 15 and abs(x.std().item() / 1e3 - 1) < 0.02
-    assert torch.poisson(torch.tensor([torch.nan], device=DEVICE)).isnan().all()
+    assert torch.poisson(torch.tensor([0.0, 3.0], device=DEVICE)).isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -174,6 +174,7 @@ Tensor poisson(const Tensor& self, Generator generator) {
   Call call(op, self);
   call.composed();
   Tensor rate = self.to(real_dtype(call, self.scalar_type()));
+  check_values(op, rate, 0, std::numeric_limits<double>::infinity(), "rates must not be below 0");
   Steps steps(call, programs, rate.scalar_type());
   Tensor value = empty_like(rate, out.sizes(), rate.scalar_type());
   Tensor u = draw_like(call, out, Draw::kUniform, generator), v;

@@ -13,6 +13,7 @@
 #include <ATen/ops/uniform_native.h>
 
 #include <cmath>
+#include <limits>
 
 #include "bridge/expr.h"
 #include "bridge/ops/random.h"
@@ -108,6 +109,12 @@ void transform(Call& call, Programs& programs, const Tensor& out, const Tensor& 
   if (!run_program(call, program, {&out}, {&u}, scalars)) throw_refused(call, "pointwise", u.scalar_type());
 }
 
+// What a stub hands over without an iterator, which would have looked for overlap.
+Tensor target(const at::TensorBase& self) {
+  at::assert_no_internal_overlap(self);
+  return Tensor(self);
+}
+
 // --------------------------------------------------------------- stub kernels
 void uniform_kernel(at::TensorIteratorBase& iter, double from, double to, Generator generator) {
   static Op op("aten::uniform_");
@@ -118,7 +125,7 @@ void uniform_kernel(at::TensorIteratorBase& iter, double from, double to, Genera
 void normal_kernel(const at::TensorBase& self, double mean, double std, Generator generator) {
   static Op op("aten::normal_");
   Call call(op, self);
-  fill_real(call, Tensor(self), Draw::kNormal, mean, std, generator);
+  fill_real(call, target(self), Draw::kNormal, mean, std, generator);
 }
 
 void random_from_to_kernel(at::TensorIteratorBase& iter, uint64_t range, int64_t base, Generator generator) {
@@ -187,10 +194,11 @@ void random_kernel(at::TensorIteratorBase& iter, Generator generator) {
 void bernoulli_scalar_kernel(const at::TensorBase& self, double p, Generator generator) {
   static Op op("aten::bernoulli_.float");
   static Programs programs;
+  Tensor out = target(self);
   if (self.numel() == 0) return;
   Call call(op, self);
   call.composed();
-  Tensor out(self), u = draw_like(call, out, Draw::kUniform, generator);
+  Tensor u = draw_like(call, out, Draw::kUniform, generator);
   transform(call, programs, out, u, {scalar_f(p)},
             [](Builder& b, Value v, uint8_t type) { return b.op(FL_OP_LT, v, b.scalar(0, type)); });
 }
@@ -198,12 +206,13 @@ void bernoulli_scalar_kernel(const at::TensorBase& self, double p, Generator gen
 void bernoulli_tensor_kernel(const at::TensorBase& self, const at::TensorBase& p_in, Generator generator) {
   static Op op("aten::bernoulli_.Tensor");
   static Programs programs;
+  Tensor out = target(self), p(p_in);
   if (self.numel() == 0) return;
   Call call(op, self);
   call.composed();
-  Tensor out(self), p(p_in);
-  Tensor u = draw_like(call, out, Draw::kUniform, generator, p.scalar_type());
-  p = p.to(out.device(), p.scalar_type() == at::kDouble ? u.scalar_type() : p.scalar_type());
+  p = p.to(out.device(), p.scalar_type() == at::kDouble ? real_dtype(call, at::kDouble) : p.scalar_type());
+  check_values(op, p, 0, 1, "probabilities must be between 0 and 1");
+  Tensor u = draw_like(call, out, Draw::kUniform, generator, p_in.scalar_type());
   if (out.scalar_type() == at::kDouble && real_dtype(call, at::kDouble) != at::kDouble)
     out = empty_like(out, out.sizes(), at::kFloat);  // a chip without doubles
   uint8_t tu = dtype_of(u), tp = dtype_of(p), to = dtype_of(out), type = to_register(p.scalar_type());
@@ -276,8 +285,12 @@ void geometric_kernel(at::TensorIteratorBase& iter, double p, Generator generato
 
 // By the inverse of the cumulative distribution.
 void multinomial_kernel(Tensor& result, const Tensor& weights, int64_t n, Generator generator) {
-  Tensor w = weights.dim() == 1 ? weights.unsqueeze(0) : weights;
-  Tensor steps = w.to(at::kFloat).cumsum(-1), total = steps.narrow(1, steps.size(1) - 1, 1);
+  static Op op("aten::multinomial");
+  Tensor w = (weights.dim() == 1 ? weights.unsqueeze(0) : weights).to(at::kFloat);
+  check_values(op, w, 0, std::numeric_limits<double>::max(), "probabilities must be finite and not below 0");
+  Tensor steps = w.cumsum(-1), total = steps.narrow(1, steps.size(1) - 1, 1);
+  TORCH_CHECK(total.numel() == 0 || total.min().item().toDouble() > 0,
+              "invalid multinomial distribution (sum of probabilities <= 0)");
   Tensor u = at::empty({w.size(0), n}, steps.options()).uniform_(0, 1, generator).mul_(total);
   Tensor index = at::searchsorted(steps, u, false, true).clamp_max_(steps.size(1) - 1);
   result.copy_(index.view(result.sizes()));
@@ -333,6 +346,12 @@ Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
   return fallback<ATEN_OP(native_dropout_backward)>(grad, mask, scale);
 }
 
+Tensor& bernoulli_out(const Tensor& p, Generator generator, Tensor& out) {
+  static Op op("aten::bernoulli.out");
+  if (p.device() != out.device()) throw_mixed_devices(op, p.device(), out.device());
+  return at::native::bernoulli_out(p, generator, out);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   namespace n = at::native;
   using T = Tensor;
@@ -350,7 +369,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("random_.from", static_cast<T& (*)(T&, int64_t, std::optional<int64_t>, G)>(n::random_));
   m.impl("bernoulli_.float", static_cast<T& (*)(T&, double, G)>(n::bernoulli_));
   m.impl("bernoulli_.Tensor", static_cast<T& (*)(T&, const T&, G)>(n::bernoulli_));
-  m.impl("bernoulli.out", n::bernoulli_out);
+  m.impl("bernoulli.out", bernoulli_out);
   m.impl("exponential_", n::exponential_);
   m.impl("cauchy_", n::cauchy_);
   m.impl("log_normal_", n::log_normal_);
@@ -384,6 +403,17 @@ void fill_real(Call& call, const Tensor& out, Draw kind, double a, double b, con
     if (run_program(call, clamp, {&out}, {&source}, {scalar_f(below(b, out.scalar_type()))})) return;
   }
   copy_step(out, source);
+}
+
+void check_values(const Op& op, const Tensor& values, double low, double high, const char* rule) {
+  if (values.numel() == 0) return;
+  auto [least, most] = at::aminmax(values);
+  Tensor ends = at::stack({least, most}).to(at::kCPU).to(at::kDouble);
+  for (int i = 0; i < 2; ++i) {
+    const double value = ends.const_data_ptr<double>()[i];
+    TORCH_CHECK(value >= low && value <= high, op.name, ": ", rule, ", but there is ", value, " in ",
+                values.scalar_type(), values.sizes(), " on ", values.device());
+  }
 }
 
 ScalarType real_dtype(const Call& call, ScalarType out) {

@@ -14,6 +14,10 @@ enum class Draw { kUniform, kNormal };
 // do moves neither the generator nor, but for rounding, the numbers.
 void fill_real(Call& call, const Tensor& out, Draw kind, double a, double b, const Generator& generator);
 
+// Refuses numbers that a distribution is not defined for, as the CPU does: any outside low … high, or NaN.
+// Waits for the device, so that the error can say which number it is.
+void check_values(const Op& op, const Tensor& values, double low, double high, const char* rule);
+
 // What a distribution of out's dtype is computed in: F64 for a double where the chip computes with it, else
 // F32.
 ScalarType real_dtype(const Call& call, ScalarType out);
