@@ -93,6 +93,26 @@ def test_embedding_bag_edges():
     ).cpu().shape == (1, 7)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize(
+    ("offsets", "last", "text"),
+    [
+        ([0, 9], False, "9.*size 5"),  # more than there are indices
+        ([0, 5], True, "5.*size 5"),
+        ([0, -3], False, "-3.*size 5"),
+        ([1, 2], False, "1.*size 1"),  # the first bag begins behind the first index
+        ([-1, 2], False, "-1.*size 1"),
+    ],
+)
+def test_embedding_bag_offsets_out_of_range(offsets, last, text, mode, dtype):
+    w, i, o = to_device(tensor(10, 7)), to_device(index(4, dtype=dtype)), torch.tensor(offsets, dtype=dtype)
+    with pytest.raises(IndexError, match=f"index {text}.*embedding_bag"):
+        F.embedding_bag(i, w, to_device(o), mode=mode, include_last_offset=last)
+        torch.fl.synchronize()
+    assert F.embedding_bag(i, w, to_device(torch.tensor([0, 4], dtype=dtype)), mode=mode).isfinite().all()
+
+
 def test_renorm():
     for p in (1.0, 2.0, float("inf")):
         check(lambda w, i: F.embedding(i, w, max_norm=1.0, norm_type=p), tensor(10, 4), index(3, 4))

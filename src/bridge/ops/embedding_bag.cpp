@@ -45,10 +45,24 @@ void check(const Tensor& weight, const Tensor& indices, const Tensor& offsets, i
               "include_last_offset: number of offset should be at least 1");
 }
 
+// The first offset is 0, none is outside 0 … count: a fault with the offset, and the bound, otherwise.
+void check_offsets(Call& call, const Tensor& offsets, int64_t count) {
+  Tensor nothing = empty_like(offsets, {}, at::kBool),
+         found = empty_like(offsets, offsets.sizes(), at::kBool);
+  auto within = [&](int64_t n, int64_t size) {
+    Tensor out = found.narrow(0, 0, n), index = offsets.narrow(0, 0, n);
+    if (!gather_into(call, out, nothing, {&index}, {Axis{size, 0}}))
+      throw_refused(call, "gather", offsets.scalar_type());
+  };
+  if (offsets.numel() == 0) return;
+  within(1, 1);
+  within(offsets.numel(), count + 1);
+}
+
 // offsets with the number of indices at the end, whatever stood there.
 Tensor row_begins(const Tensor& offsets, int64_t bags, int64_t count) {
   Tensor begin = empty_like(offsets, {bags + 1}, offsets.scalar_type());
-  // Within the indices, whatever the values: nobody looks at them here.
+  // Within the indices, whatever the values: a fault of check_offsets() does not stop what comes after it.
   if (bags) begin.narrow(0, 0, bags).copy_(offsets.narrow(0, 0, bags).clamp(0, count));
   begin.narrow(0, bags, 1).fill_(count);
   return begin;
@@ -82,12 +96,10 @@ Four run(Op& op, const Tensor& weight, const Tensor& indices_in, const Tensor& o
   check(weight, indices, offsets, mode, given(scale), include_last);
   const int64_t bags = offsets.size(0) - include_last, count = indices.size(0);
   Call call(op, weight);
+  if (padding >= 0) call.composed();
+  check_offsets(call, offsets, count);
   Bags b{row_begins(offsets, bags, count), indices, given(scale) ? *scale : Tensor()};
-  const bool composed = padding >= 0;
-  if (composed) {
-    call.composed();
-    b = without_padding(b, padding);
-  }
+  if (padding >= 0) b = without_padding(b, padding);
   Tensor out = empty_like(weight, {bags, weight.size(1)}, weight.scalar_type()), winner;
   if (mode == kMax) winner = empty_like(weight, out.sizes(), at::kLong);
   Spmm spmm{mode == kSum    ? FL_SPMM_SUM
