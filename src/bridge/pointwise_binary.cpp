@@ -5,6 +5,7 @@
 #include <ATen/CPUFunctions.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/Lerp.h>
+#include <ATen/native/LinearAlgebra.h>
 #include <ATen/native/PointwiseOps.h>
 #include <ATen/native/Pow.h>
 #include <ATen/native/TensorCompare.h>
@@ -144,6 +145,12 @@ STUB(igammac_stub, "aten::igammac", apply(FL_OP_IGAMMAC, x, y))
 // Three tensors.
 STUB_WITH(addcmul_stub, "aten::addcmul", (const at::Scalar& value), (value), (value), x + w * y * z)
 STUB_WITH(addcdiv_stub, "aten::addcdiv", (const at::Scalar& value), (value), (value), x + w * y / z)
+STUB_WITH(addr_stub, "aten::addr", (const at::Scalar& beta, const at::Scalar& alpha), (beta, alpha), (beta, alpha),
+          [&] {  // beta 0: what x holds, NaN included, does not matter
+            Expr alpha = in(4);
+            if (x.type() == FL_BOOL) return (w & x) | (alpha & y & z);
+            return select(w == 0, alpha * y * z, w * x + alpha * y * z);
+          }())
 STUB_WITH(mse_backward_stub, "aten::mse_loss_backward", (const at::Scalar& norm), (norm), (norm), w * (x - y) * z)
 STUB_WITH(smooth_l1_backward_stub, "aten::smooth_l1_loss_backward", (const at::Scalar& norm, double beta),
           (norm, beta), (norm, beta), [&] {
@@ -339,6 +346,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   NATIVE(__rshift__, Tensor, __rshift__)
   NATIVE(__irshift__, Scalar, __irshift__)
   NATIVE(__irshift__, Tensor, __irshift__)
+  NATIVE0(addr, addr)
+  NATIVE(addr, out, addr_out)
   NATIVE(complex, out, complex_out)
   NATIVE(polar, out, polar_out)
   NATIVE(where, self, where)

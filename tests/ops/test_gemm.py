@@ -114,6 +114,32 @@ def test_linear_and_gradients(shape):
         check(torch.matmul, tensor(*shape).requires_grad_(), tensor(8, 3).requires_grad_(), grad=True)
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
+)
+def test_addr(dtype):
+    c, a, b = tensor(3, 4, dtype=dtype), tensor(3, dtype=dtype), tensor(4, dtype=dtype)
+    numbers = [{}, {"beta": 0}, {"alpha": 0}] + [{"beta": 2, "alpha": 3}] * (dtype != torch.bool)
+    with no_fallback():
+        for kwargs in numbers:
+            for x in layouts(c):
+                check(torch.addr, x, a, b, **kwargs)
+                check(lambda c, a, b: c.addr_(a, b, **kwargs), x, a, b)
+            check(torch.addr, c[:1, :1], a, b, **kwargs)
+            check(lambda c, a, b, o: torch.addr(c, a, b, out=o, **kwargs), c, a, b, torch.zeros(0, dtype=dtype))
+            check(torch.addr, tensor(0, 4, dtype=dtype), tensor(0, dtype=dtype), b, **kwargs)
+        if dtype.is_floating_point:
+            check(torch.addr, torch.full((3, 4), float("nan"), dtype=dtype), a, b, beta=0)
+            check(torch.addr, c.requires_grad_(), a.requires_grad_(), b.requires_grad_(), beta=0.5, grad=True)
+    there = [to_device(t.detach()) for t in (c, a, b)]
+    torch.fl.reset_op_report()
+    torch.addr(*there)
+    assert torch.fl.op_report()["aten::addr"]["native"] == 1
+    for out in (torch.empty(3, 4, dtype=dtype), torch.empty(3, 4, dtype=dtype, device="fl:1")):
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.addr(*there, out=out)
+
+
 def test_conj():
     a, b = tensor(4, 5, dtype=torch.complex64), tensor(4, 3, dtype=torch.complex64)
     check(lambda x, y: x.mH @ y, a, b)
