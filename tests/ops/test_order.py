@@ -76,6 +76,10 @@ def test_logcumsumexp(dtype):
         infinite = torch.tensor([float("-inf"), 3, float("-inf"), float("inf"), 1, float("nan")], dtype=dtype)
         check(torch.logcumsumexp, infinite, 0)
         check(torch.logcumsumexp, infinite[:3] * 1, 0)
+    for shape in [(0, 3), (2, 3), ()]:
+        for device in ("cpu", DEVICE):
+            with pytest.raises(IndexError, match="out of range"):
+                torch.logcumsumexp(torch.zeros(shape, dtype=dtype, device=device), 2)
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
@@ -290,6 +294,27 @@ def test_masks(dtype):
 
         check(put, tensor(3, 5, 4, dtype=dtype), mask, tensor(int(mask.sum()), dtype=dtype))
         check(put, tensor(3, 5, 4, dtype=dtype), mask[:, 0, 0], tensor(5, 4, dtype=dtype))
+
+
+def test_out_of_nonzero_and_masked_select():
+    x = to_device(torch.tensor([1.0, 0, 2]))
+    for out in (torch.zeros(0, device=DEVICE), torch.zeros(0, dtype=torch.int32, device=DEVICE)):
+        with pytest.raises(RuntimeError, match="scalar type Long"):
+            torch.nonzero(x, out=out)
+        with pytest.raises(RuntimeError, match="scalar type Long"):
+            torch.nonzero_static(x, size=2, out=out)
+    for a, b in (("cpu", DEVICE), (DEVICE, "cpu"), (DEVICE, "fl:1")):
+        t, out = x.to(a), torch.zeros(0, dtype=torch.int64, device=b)
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.nonzero(t, out=out)
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.nonzero_static(t, size=2, out=out)
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.masked_select(t, t != 0, out=torch.zeros(0, device=b))
+    one = torch.zeros(1, 1, dtype=torch.int64, device=DEVICE)
+    for f in (torch.nonzero, lambda x, out: torch.nonzero_static(x, size=2, out=out)):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            f(x, out=one.expand(2, 1))
 
 
 def test_masks_gradients_and_errors():

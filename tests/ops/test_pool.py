@@ -75,3 +75,26 @@ def test_ties_nan_and_strides():
 def test_errors():
     with pytest.raises(RuntimeError):
         F.max_pool2d(to_device(tensor(1, 1, 4, 4)), 2, padding=2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "args"),
+    [
+        ((1, 0, 4, 4, 4), (2,)),
+        ((0, 4, 4, 4), (2,)),
+        ((1, 1, 4, 0, 4), (2,)),
+        ((1, 1, 4, 4, 4), ((2, 2),)),
+        ((1, 1, 4, 4, 4), (2, (1, 1))),
+        ((1, 1, 4, 4, 4), (2, 1, (0, 0))),
+        ((1, 1, 4, 4, 4), (2, 1, 0, (1, 1))),
+        ((1, 1, 4, 4, 4), (0,)),
+        ((1, 1, 4, 4, 4), (2, 1, 2)),
+        ((1, 1, 4, 4, 4), (5,)),
+        ((4, 4, 4), (2,)),
+    ],
+)
+def test_max_pool3d_refuses_what_the_cpu_refuses(shape, args):
+    for device in ("cpu", "fl:0"):
+        with pytest.raises(RuntimeError):
+            F.max_pool3d(torch.zeros(shape, device=device), *args)
+    assert F.max_pool3d(torch.zeros(0, 1, 4, 4, 4, device="fl:0"), 2).shape == (0, 1, 2, 2, 2)

@@ -276,6 +276,11 @@ std::tuple<Tensor&, Tensor&, Tensor&> batch_norm_forward_out(
     if (to->device() != x.device()) throw_mixed_devices(forward_op, x.device(), to->device());
     TORCH_CHECK(to->scalar_type() == from->scalar_type(), "expected scalar type ", from->scalar_type(),
                 " but found ", to->scalar_type());
+    if (to != &out && !training) {  // there is nothing to save
+      TORCH_CHECK(to->dim() == 1, forward_op.name, ": expected saved statistics of one dimension, but got ",
+                  to->sizes());
+      continue;
+    }
     at::native::resize_output(*to, from->sizes());
     to->copy_(*from);
   }

@@ -90,11 +90,12 @@ Tensor& logcumsumexp_out(const Tensor& self, int64_t dim, Tensor& out) {
   TORCH_CHECK_NOT_IMPLEMENTED(!at::isIntegralType(self.scalar_type(), true),
                               "\"logcumsumexp_out_cpu\" not implemented for '",
                               c10::toString(self.scalar_type()), "'");
+  dim = at::maybe_wrap_dim(dim, self.dim());
   at::native::resize_output(out, self.sizes());
   Call call(op, self);
   if (at::isComplexType(self.scalar_type()) && self.dim() && self.numel()) {
     call.composed();
-    out.copy_(complex_logcumsumexp(self, at::maybe_wrap_dim(dim, self.dim())));
+    out.copy_(complex_logcumsumexp(self, dim));
     return out;
   }
   if (scan_into(call, FL_SCAN_LOGSUMEXP, self, dim, out)) return out;

@@ -61,6 +61,11 @@ void check_nonzero(const Tensor& self) {
               " dimensions");
 }
 
+void check_devices(const char* name, const Tensor& out, const Tensor& self) {
+  TORCH_CHECK(out.device() == self.device(), name, ": expected out= and the input to be on the same device, ",
+              "but they are on ", out.device(), " and ", self.device());
+}
+
 Tensor nonzero_any(const Tensor& self) {
   static Op op("aten::nonzero");
   check_nonzero(self);
@@ -79,6 +84,7 @@ Tensor nonzero_any(const Tensor& self) {
 Tensor& nonzero_out(const Tensor& self, Tensor& out) {
   TORCH_CHECK(out.scalar_type() == at::kLong,
               "nonzero: Expected out tensor to have scalar type Long but got scalar type", out.scalar_type());
+  check_devices("nonzero", out, self);
   at::assert_no_overlap(out, self);
   Tensor found = nonzero_any(self);
   if (at::native::resize_output(out, found.sizes())) out.as_strided_(found.sizes(), found.strides());
@@ -92,6 +98,8 @@ Tensor& nonzero_static_out(const Tensor& self, int64_t size, int64_t fill, Tenso
   TORCH_CHECK(out.scalar_type() == at::kLong,
               "nonzero_static: Expected out tensor to have scalar type Long but got scalar type",
               out.scalar_type());
+  check_devices("nonzero_static", out, self);
+  at::assert_no_internal_overlap(out);
   check_nonzero(self);
   at::native::resize_output(out, {size, self.dim()});
   if (out.numel() == 0) return out;
@@ -116,9 +124,9 @@ Tensor nonzero_static(const Tensor& self, int64_t size, int64_t fill) {
 // ---------------------------------------------------------- masked_select
 void check_masked_select(const Tensor& self, const Tensor& mask) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
-  TORCH_CHECK(is_fl(self) && self.device() == mask.device(),
+  TORCH_CHECK(self.device() == mask.device(),
               "Expected all tensors to be on the same device, but found at least two devices, ",
-              self.device(), " and ", mask.device(), "!");
+              self.device(), " and ", mask.device(), "! (in aten::masked_select)");
 }
 
 // `out` is made here, or resized.
@@ -147,6 +155,7 @@ Tensor& masked_select_out(const Tensor& self, const Tensor& mask, Tensor& out) {
   check_masked_select(self, mask);
   TORCH_CHECK(self.scalar_type() == out.scalar_type(),
               "masked_select(): self and result must have the same scalar type");
+  check_devices("masked_select", out, self);
   at::assert_no_internal_overlap(out);
   at::assert_no_overlap(out, self);
   at::assert_no_overlap(out, mask);

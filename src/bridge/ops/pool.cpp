@@ -15,6 +15,9 @@ namespace fl::bridge {
 namespace {
 
 void set(int32_t* to, IntArrayRef from, int n) {
+  TORCH_CHECK(from.size() == 1 || from.size() == static_cast<size_t>(n), "pooling over ", n,
+              " dimensions: kernel_size, stride, padding and dilation must be one number or ", n,
+              ", but one of them is ", from);
   for (int d = 0; d < n; ++d) to[d] = static_cast<int32_t>(from.size() == 1 ? from[0] : from[d]);
 }
 Window window(int n, int kind, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
@@ -132,18 +135,15 @@ Tensor& max2d_backward_out(const Tensor& grad, const Tensor& x, IntArrayRef kern
 // ------------------------------------------------------------------ max, 3-d
 at::DimVector max3d_sizes(const Tensor& x, const Window& w, bool ceil) {
   TORCH_CHECK(x.dim() == 4 || x.dim() == 5, "max_pool3d: Expected 4D or 5D tensor, but got ", x.sizes());
-  at::DimVector sizes(x.sizes().slice(0, x.dim() - 3));
-  for (int d = 0; d < 3; ++d) {
-    TORCH_CHECK(w.kernel[d] > 0 && w.stride[d] > 0 && w.dilation[d] > 0,
-                "max_pool3d: kernel, stride and dilation must be positive");
-    TORCH_CHECK(w.kernel[d] / 2 >= w.padding[d],
-                "pad should be at most half of effective kernel size, but got pad=", w.padding[d],
-                ", kernel_size=", w.kernel[d]);
-    sizes.push_back(at::native::pooling_output_shape<int64_t>(
-        x.size(x.dim() - 3 + d), w.kernel[d], w.padding[d], w.stride[d], w.dilation[d], ceil));
-    TORCH_CHECK(sizes.back() >= 1, "max_pool3d: given input size ", x.sizes(),
-                ", calculated output size is too small");
-  }
+  const int64_t first = x.dim() - 3;
+  at::DimVector sizes(x.sizes());
+  for (int d = 0; d < 3; ++d)
+    sizes[first + d] = at::native::pooling_output_shape<int64_t>(x.size(first + d), w.kernel[d], w.padding[d],
+                                                                 w.stride[d], w.dilation[d], ceil);
+  at::native::pool3d_shape_check(
+      x, x.size(first - 1), w.kernel[0], w.kernel[1], w.kernel[2], w.stride[0], w.stride[1], w.stride[2],
+      w.padding[0], w.padding[1], w.padding[2], w.dilation[0], w.dilation[1], w.dilation[2], x.size(first),
+      x.size(first + 1), x.size(first + 2), sizes[first], sizes[first + 1], sizes[first + 2], "max_pool3d");
   return sizes;
 }
 

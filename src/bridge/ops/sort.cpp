@@ -185,6 +185,8 @@ PairRef mode_out(const Tensor& self, int64_t dim, bool keepdim, Tensor& values, 
               "' but found '", values.scalar_type(), "' for values");
   TORCH_CHECK(indices.scalar_type() == at::kLong, "expected scalar type 'Long' but found '",
               indices.scalar_type(), "' for indices");
+  for (const Tensor* out : {&values, &indices})
+    if (out->device() != self.device()) throw_mixed_devices(op, self.device(), out->device());
   TORCH_CHECK_NOT_IMPLEMENTED(!at::isComplexType(self.scalar_type()), "\"mode\" not implemented for '",
                               c10::toString(self.scalar_type()), "'");
   dim = at::maybe_wrap_dim(dim, self.dim(), /*wrap_scalar=*/true);
