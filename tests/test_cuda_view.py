@@ -1,5 +1,6 @@
 """torch.cuda, .cuda() and is_cuda while the CUDA view is on, and that off means off."""
 
+import copy
 import io
 import warnings
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from child import run_child
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torch_fl
 
@@ -190,6 +192,38 @@ def test_checkpoints():
         assert state["weight"].device.type == kind, location
         assert torch.equal(state["weight"].cpu(), model.weight.detach().cpu())
     assert b"cuda:0" in raw  # so that a machine with an NVIDIA GPU takes it too
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_deep_copies_of_sparse_tensors(on):
+    with torch_fl.cuda_view(on):
+        dense = torch.eye(4, device="fl")
+        forms = [dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_csc(), dense.to_sparse_bsr((2, 2))]
+        for t in forms:
+            t.note = ["kept"]
+            t.requires_grad_()
+            twins = copy.deepcopy([t, t])
+            assert twins[0] is twins[1] and twins[0] is not t and twins[0].note == ["kept"] is not t.note
+            assert twins[0].layout == t.layout and twins[0].device == t.device and twins[0].requires_grad
+            assert twins[0].detach().values().data_ptr() != t.detach().values().data_ptr()
+            assert torch.equal(twins[0].detach().to_dense().cpu(), torch.eye(4))
+        assert copy.deepcopy(dense).device == dense.device
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_fake_tensors_lie_in_memory_as_real_ones(on):
+    """PyTorch predicts what NVIDIA's libraries would give for whatever is called "cuda"."""
+    with torch_fl.cuda_view(on):
+        x = torch.randn(6, 4, 5, device="fl")
+        for f in (
+            lambda t: torch.fft.rfftn(t),
+            lambda t: torch.fft.irfft2(torch.complex(t, t), dim=(0, 1)),
+            lambda t: torch.linalg.svd(t).Vh,
+            lambda t: torch.linalg.eig(t[:, :, :4]).eigenvectors,
+        ):
+            with FakeTensorMode() as mode:
+                fake = f(mode.from_tensor(x))
+            assert fake.stride() == f(x).stride() and fake.device == x.device
 
 
 def test_file_of_another_device_index_is_refused_clearly():

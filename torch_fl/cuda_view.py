@@ -7,6 +7,7 @@ their own value back when the view goes off.
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,10 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield torch.Tensor, "is_cuda", property(_tensor_is_cuda)
     # Goes to the device type CUDA in C++.  nn.Module.cuda calls it for each parameter.
     yield torch.Tensor, "cuda", _tensor_cuda
+    # Looks for the storage of a tensor without one, unless its device is called fl.
+    yield torch.Tensor, "__deepcopy__", _tensor_deepcopy
+    # Predicts strides of cuFFT's, cuSOLVER's and cuDNN's results for whatever is called "cuda".
+    yield torch._meta_registrations, "device_hint", _device_hint
 
 
 def _cudnn_is_acceptable(tensor: torch.Tensor) -> bool:
@@ -86,6 +91,32 @@ def _tensor_cuda(
         return self
     target = torch.device("fl", device_index(device))
     return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
+
+
+def _tensor_deepcopy(self: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """PyTorch's own copy.deepcopy; compressed sparse tensors on a device are cloned, as with the view off."""
+    theirs = id(self) in memo or not self.is_leaf or type(self) is not torch.Tensor
+    if theirs or self.layout not in _COMPRESSED or self.device.type != "cuda":
+        return _torch_deepcopy(self, memo)
+    with torch.no_grad():
+        clone = self.clone().requires_grad_(self.requires_grad)
+        clone.grad = copy.deepcopy(self.grad, memo)
+    clone.__dict__ = copy.deepcopy(self.__dict__, memo)
+    memo[id(self)] = clone
+    return clone
+
+
+_torch_deepcopy = torch.Tensor.__deepcopy__
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def _device_hint(tensor: Any) -> str:
+    """Whose libraries decide how a fake tensor's result lies in memory: for a device none of NVIDIA's."""
+    hint = _torch_device_hint(tensor)
+    return "fl" if hint == "cuda" and isinstance(tensor, torch._subclasses.FakeTensor) else hint
+
+
+_torch_device_hint = torch._meta_registrations.device_hint
 
 
 def is_enabled() -> bool:
