@@ -203,7 +203,8 @@ def test_deep_copies_of_sparse_tensors(on):
             t.note = ["kept"]
             t.requires_grad_()
             twins = copy.deepcopy([t, t])
-            assert twins[0] is twins[1] and twins[0] is not t and twins[0].note == ["kept"] is not t.note
+            assert twins[0] is twins[1] and twins[0] is not t
+            assert twins[0].note == ["kept"] and twins[0].note is not t.note
             assert twins[0].layout == t.layout and twins[0].device == t.device and twins[0].requires_grad
             assert twins[0].detach().values().data_ptr() != t.detach().values().data_ptr()
             assert torch.equal(twins[0].detach().to_dense().cpu(), torch.eye(4))

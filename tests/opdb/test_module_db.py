@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from database import DEVICE, TOLERANCE, Copier, quiet, same, set_rng_seed
-from known import reason
+from known import marks
 from torch.testing._internal.common_modules import module_db
 from torch.utils._pytree import tree_leaves
 
@@ -14,8 +14,7 @@ def cases():
     for info in module_db:
         for training in (True, False) if info.train_and_eval_differ else (True,):
             label = f"{info.name.removeprefix('nn.')}{'' if training else '-eval'}"
-            why = reason("test_modules", label, torch.float32)
-            yield pytest.param(info, training, id=label, marks=[pytest.mark.xfail(reason=why)] if why else [])
+            yield pytest.param(info, training, id=label, marks=marks("test_modules", label, torch.float32))
 
 
 def differentiable(nest):

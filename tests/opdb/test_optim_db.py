@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from database import DEVICE, LOOSER, Copier, quiet, same, set_rng_seed
-from known import reason
+from known import marks
 from torch.testing._internal.common_optimizers import optim_db
 
 
@@ -14,8 +14,7 @@ def cases():
         ways = ["default", *(["forloop"] if info.supported_impls else []), *info.supported_impls]
         for way in [w for w in ways if w != "differentiable"] + ["capturable"] * info.has_capturable_arg:
             label = f"{info.name}-{way}"
-            why = reason("test_optimizers", label, torch.float32)
-            yield pytest.param(info, way, id=label, marks=[pytest.mark.xfail(reason=why)] if why else [])
+            yield pytest.param(info, way, id=label, marks=marks("test_optimizers", label, torch.float32))
 
 
 def model_of(info):
