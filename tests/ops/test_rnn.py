@@ -187,12 +187,12 @@ def test_cells_from_views(cls):
 def test_a_state_for_all_rows():
     """PyTorch composes a packed sequence of cells, which take states that broadcast."""
     cx, gates = tensor(1, 6), tensor(3, 24)
-    got = torch._thnn_fused_lstm_cell(gates.to("fl"), gates.to("fl"), cx.to("fl"))
+    got = torch.ops.aten._thnn_fused_lstm_cell(gates.to("fl"), gates.to("fl"), cx.to("fl"))
     i, f, g, o = (2 * gates).chunk(4, 1)
     cy = f.sigmoid() * cx + i.sigmoid() * g.tanh()
     assert_same(got[:2], (o.sigmoid() * cy.tanh(), cy), 1e-4, 1e-5)
     with pytest.raises(RuntimeError, match="scalar type"):
-        torch._thnn_fused_lstm_cell(gates.to("fl"), gates.to("fl"), cx.double().to("fl"))
+        torch.ops.aten._thnn_fused_lstm_cell(gates.to("fl"), gates.to("fl"), cx.double().to("fl"))
 
 
 def test_a_chip_without_the_dtype():
