@@ -139,9 +139,9 @@ Tensor& narrow_copy_out(const Tensor& self, int64_t dim, int64_t start, int64_t 
               "narrow_copy(): self and out expected to have the same dtype, but got ", self.dtype(), " and ",
               out.dtype());
   if (self.device() != out.device()) throw_mixed_devices(op, self.device(), out.device());
-  // A RuntimeError as the CPU's, where narrow() raises IndexError.
-  TORCH_CHECK(dim < self.dim() && dim >= -self.dim(), "narrow_copy(): dimension ", dim,
-              " is out of range for a tensor with ", self.dim(), " dimensions");
+  // A RuntimeError as the CPU's, where narrow() raises IndexError, as both do for one below -dim().
+  TORCH_CHECK(dim < self.dim(), "narrow_copy(): dimension ", dim, " is out of range for a tensor with ",
+              self.dim(), " dimensions");
   Tensor part = self.narrow(dim, start, length);
   at::assert_no_internal_overlap(out);
   at::assert_no_overlap(out, part);
