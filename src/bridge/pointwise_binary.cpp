@@ -14,6 +14,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bridge/alpha.h"
 #include "bridge/iterator.h"
 
 namespace fl::bridge {
@@ -181,11 +182,6 @@ FORMULA(add_one, "aten::add", x + y)
 FORMULA(add_minus_one, "aten::sub", x - y)
 FORMULA(add_alpha, "aten::add", x + z * y)
 
-// PyTorch's CPU rounds alpha to a half dtype.
-static at::Scalar in_dtype(const at::Scalar& alpha, ScalarType dtype) {
-  if (dtype == at::kHalf) return static_cast<double>(static_cast<float>(alpha.toHalf()));
-  return dtype == at::kBFloat16 ? at::Scalar(static_cast<double>(static_cast<float>(alpha.toBFloat16()))) : alpha;
-}
 static void add_kernel(at::TensorIteratorBase& iter, const at::Scalar& given) {
   const at::Scalar alpha = in_dtype(given, iter.common_dtype());
   bool done = alpha.equal(1)    ? run_iterator(add_one_fl::op, iter)

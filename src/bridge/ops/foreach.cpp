@@ -3,6 +3,7 @@
 #include <ATen/native/ForeachUtils.h>
 #include <ATen/NativeFunctions.h>
 
+#include "bridge/alpha.h"
 #include "bridge/ops/multi_tensor.h"
 
 namespace fl::bridge {
@@ -17,8 +18,10 @@ using BuildItem = Value (*)(Builder&, const Value* in, const Value* s);
 struct ForeachOp {
   Op op;
   BuildItem build;
+  bool in_dtype;  // numbers are rounded to a half dtype first, as alpha and a summand are
   Programs programs;
-  ForeachOp(const char* name, BuildItem build) : op(name), build(build) {}
+  ForeachOp(const char* name, BuildItem build, bool in_dtype = false)
+      : op(name), build(build), in_dtype(in_dtype) {}
 };
 
 bool takes(const Tensor& t, const Tensor& lead) {
@@ -64,6 +67,7 @@ bool run(ForeachOp& f, TensorList out, TensorList self, c10::ArrayRef<TensorList
     for (int i = 0; i < n_scalars; ++i) s[i] = b.scalar(i, type);
     b.store(0, f.build(b, in, s), memory);
   });
+  auto number = [&](const Scalar& s) { return to_scalar(f.in_dtype ? in_dtype(s, dtype) : s, type); };
   Call call(f.op, self[0]);
   MultiTensor items(call, self.size());
   for (size_t i = 0; i < self.size(); ++i) {
@@ -73,13 +77,13 @@ bool run(ForeachOp& f, TensorList out, TensorList self, c10::ArrayRef<TensorList
     for (TensorList list : others) from[n++] = &list[i];
     if (broadcast) from[n++] = broadcast;
     fl_scalar scalar;
-    if (!per_item.empty()) scalar = to_scalar(per_item[i], type);
+    if (!per_item.empty()) scalar = number(per_item[i]);
     if (!items.add(to, c10::ArrayRef<const Tensor*>(from, n),
                    {&scalar, per_item.empty() ? size_t{0} : size_t{1}}))
       return false;
   }
   fl_scalar common[2];
-  for (size_t k = 0; k < shared.size(); ++k) common[k] = to_scalar(shared[k], type);
+  for (size_t k = 0; k < shared.size(); ++k) common[k] = number(shared[k]);
   return items.run(program, {common, shared.size()});
 }
 
@@ -109,16 +113,16 @@ std::vector<Tensor> like(TensorList self) {
   FOREACH(name, foreach_tensor_##name##_slow, (TensorList self), (self), {})
 
 // name.Scalar and name.ScalarList
-#define FOREACH_BINARY(name, slow, opcode)                                                    \
-  ForeachOp name##_scalar_op(                                                                 \
-      "aten::_foreach_" #name ".Scalar",                                                      \
-      [](Builder& b, const Value* in, const Value* s) { return b.op(opcode, in[0], s[0]); }); \
-  ForeachOp name##_scalarlist_op(                                                             \
-      "aten::_foreach_" #name ".ScalarList",                                                  \
-      [](Builder& b, const Value* in, const Value* s) { return b.op(opcode, in[0], s[0]); }); \
-  FOREACH(name##_scalar, foreach_tensor_##slow##_scalar_kernel_slow,                          \
-          (TensorList self, const Scalar& scalar), (self, scalar), {}, scalar)                \
-  FOREACH(name##_scalarlist, foreach_tensor_##slow##_scalarlist_kernel_slow,                  \
+#define FOREACH_BINARY(name, slow, opcode, in_dtype)                                                    \
+  ForeachOp name##_scalar_op(                                                                           \
+      "aten::_foreach_" #name ".Scalar",                                                                \
+      [](Builder& b, const Value* in, const Value* s) { return b.op(opcode, in[0], s[0]); }, in_dtype); \
+  ForeachOp name##_scalarlist_op(                                                                       \
+      "aten::_foreach_" #name ".ScalarList",                                                            \
+      [](Builder& b, const Value* in, const Value* s) { return b.op(opcode, in[0], s[0]); }, in_dtype); \
+  FOREACH(name##_scalar, foreach_tensor_##slow##_scalar_kernel_slow,                                    \
+          (TensorList self, const Scalar& scalar), (self, scalar), {}, scalar)                          \
+  FOREACH(name##_scalarlist, foreach_tensor_##slow##_scalarlist_kernel_slow,                            \
           (TensorList self, Scalars scalars), (self, scalars), {}, {}, scalars)
 #define FOREACH_BINARY_LIST(name, slow, opcode)                                                             \
   ForeachOp name##_list_op("aten::_foreach_" #name ".List", [](Builder& b, const Value* in, const Value*) { \
@@ -126,12 +130,14 @@ std::vector<Tensor> like(TensorList self) {
   });                                                                                                       \
   FOREACH(name##_list, foreach_tensor_##slow##_list_kernel_slow, (TensorList self, TensorList other),       \
           (self, other), other)
-#define FOREACH_BINARY_LIST_ALPHA(name)                                                      \
-  ForeachOp name##_alpha_op("aten::_foreach_" #name ".List",                                 \
-                            [](Builder& b, const Value* in, const Value* s) {                \
-                              return b.op(name##_code, in[0], b.op(FL_OP_MUL, in[1], s[0])); \
-                            });                                                              \
-  FOREACH(name##_alpha, foreach_tensor_##name##_list_kernel_slow,                            \
+#define FOREACH_BINARY_LIST_ALPHA(name)                                \
+  ForeachOp name##_alpha_op(                                           \
+      "aten::_foreach_" #name ".List",                                 \
+      [](Builder& b, const Value* in, const Value* s) {                \
+        return b.op(name##_code, in[0], b.op(FL_OP_MUL, in[1], s[0])); \
+      },                                                               \
+      true);                                                           \
+  FOREACH(name##_alpha, foreach_tensor_##name##_list_kernel_slow,      \
           (TensorList self, TensorList other, const Scalar& alpha), (self, other, alpha), other, alpha)
 #define FOREACH_TENSOR(name)                                                                                 \
   ForeachOp name##_tensor_op(                                                                                \
@@ -142,13 +148,13 @@ std::vector<Tensor> like(TensorList self) {
 
 constexpr uint16_t add_code = FL_OP_ADD, sub_code = FL_OP_SUB, mul_code = FL_OP_MUL, div_code = FL_OP_DIV;
 
-FOREACH_BINARY(add, add, FL_OP_ADD)
-FOREACH_BINARY(sub, sub, FL_OP_SUB)
-FOREACH_BINARY(mul, mul, FL_OP_MUL)
-FOREACH_BINARY(div, div, FL_OP_DIV)
-FOREACH_BINARY(maximum, clamp_min, FL_OP_MAX)
-FOREACH_BINARY(minimum, clamp_max, FL_OP_MIN)
-FOREACH_BINARY(pow, pow, FL_OP_POW)
+FOREACH_BINARY(add, add, FL_OP_ADD, true)
+FOREACH_BINARY(sub, sub, FL_OP_SUB, true)
+FOREACH_BINARY(mul, mul, FL_OP_MUL, false)
+FOREACH_BINARY(div, div, FL_OP_DIV, false)
+FOREACH_BINARY(maximum, clamp_min, FL_OP_MAX, false)
+FOREACH_BINARY(minimum, clamp_max, FL_OP_MIN, false)
+FOREACH_BINARY(pow, pow, FL_OP_POW, false)
 FOREACH_BINARY_LIST_ALPHA(add)
 FOREACH_BINARY_LIST_ALPHA(sub)
 FOREACH_BINARY_LIST(mul, mul, FL_OP_MUL)
@@ -193,8 +199,11 @@ ForeachOp lerp_far_op("aten::_foreach_lerp.Scalar", [](Builder& b, const Value* 
   return b.op(FL_OP_SUB, in[1], b.op(FL_OP_MUL, b.op(FL_OP_SUB, in[1], in[0]), s[0]));
 });
 bool lerp_into(TensorList out, TensorList self, TensorList end, const Scalar& weight) {
-  if (weight.isComplex()) return false;
+  if (weight.isComplex() || self.empty()) return false;
   double w = weight.toDouble();
+  // 1 - w of the weight as at::lerp has it.
+  uint8_t type = to_register(self[0].scalar_type());
+  if (type == FL_F32 || type == FL_C64) w = static_cast<float>(w);
   return std::abs(w) < 0.5 ? run(lerp_near_op, out, self, end, Scalar(w))
                            : run(lerp_far_op, out, self, end, Scalar(1 - w));
 }
