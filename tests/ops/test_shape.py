@@ -72,6 +72,12 @@ def test_ranges(dtype):
             same(lambda d: torch.arange(5, -5, -0.75, dtype=dtype, device=d))
         for steps in (0, 1, 2, 7, 50):
             same(lambda d: torch.linspace(3, 40, steps, dtype=dtype, device=d))
+            if not dtype.is_floating_point:
+                same(lambda d: torch.linspace(-3, 5, steps, dtype=dtype, device=d))
+            # An integer dtype drops the ends' fractions first.
+            same(lambda d: torch.linspace(4.3, 0.6, steps, dtype=dtype, device=d))
+            same(lambda d: torch.linspace(2, 49.9, steps, dtype=dtype, device=d))
+            same(lambda d: torch.logspace(0.7, 3.2, steps, base=2, dtype=dtype, device=d))
         same(lambda d: torch.eye(4, dtype=dtype, device=d))
         same(lambda d: torch.eye(3, 5, dtype=dtype, device=d))
         same(
@@ -80,6 +86,26 @@ def test_ranges(dtype):
             )
         )
     same(lambda d: torch.arange(2**53, 2**53 + 4, device=d))
+    if dtype == torch.uint8:
+        for function in (torch.linspace, torch.logspace):
+            with pytest.raises(RuntimeError, match="cannot be converted to type uint8_t without overflow"):
+                function(3, 300, 4, dtype=dtype, device="fl:0")
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_triangle_indices(dtype):
+    for name in ("tril_indices", "triu_indices"):
+        f = getattr(torch, name)
+        with no_fallback():
+            for rows, columns in ((4, 4), (3, 7), (7, 3), (1, 1), (0, 4), (4, 0), (40, 33)):
+                for offset in (-50, -4, -1, 0, 1, 2, 50):
+                    got = f(rows, columns, offset, dtype=dtype, device=DEVICE)
+                    want = f(rows, columns, offset, dtype=dtype)
+                    assert got.dtype == dtype and got.shape == want.shape and torch.equal(got.cpu(), want)
+        with pytest.raises(RuntimeError, match="row must be non-negative"):
+            f(-1, 3, device=DEVICE)
+        with pytest.raises(NotImplementedError, match="not implemented for 'Float'"):
+            f(3, 3, dtype=torch.float32, device=DEVICE)
 
 
 def test_views_and_repeats():

@@ -1,8 +1,10 @@
 // Operators that move elements or make them from their position: cat, flip,
 // roll, triangles, ranges.
+#include <ATen/Dispatch.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/native/RangeFactories.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/arange_native.h>
 #include <ATen/ops/linspace_native.h>
@@ -256,21 +258,22 @@ void spaced_into(Call& call, const Tensor& out, const at::Scalar& start, const a
   if (!done) throw_refused(call, "pointwise", dtype);
 }
 
+// A number as the dtype holds it: an integer's fraction is gone, a float is rounded.  Refused where it does
+// not fit.
+at::Scalar held(const at::Scalar& value, ScalarType dtype) {
+  at::Scalar result = value;
+  if (c10::isBarebonesUnsignedType(dtype)) return result;
+  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kBool, at::kHalf, at::kBFloat16, at::kComplexHalf, dtype, "held",
+                                         [&] { result = value.to<scalar_t>(); });
+  return result;
+}
+
 void linspace_kernel(at::TensorIterator& iter, const at::Scalar& start, const at::Scalar& end,
                      int64_t steps) {
   static Op op("aten::linspace");
   Tensor out = iter.tensor(0);
   Call call(op, out);
-  spaced_into(call, out, start, end, steps, nullptr);
-}
-
-// A number as the dtype holds it: an integer's fraction is gone, a float is rounded.
-at::Scalar held(const at::Scalar& value, ScalarType dtype) {
-  if (at::isComplexType(dtype)) return value;
-  if (at::isIntegralType(dtype, true)) return value.toLong();
-  if (dtype == at::kFloat) return static_cast<double>(value.toFloat());
-  return dtype == at::kBFloat16 ? static_cast<double>(static_cast<float>(value.to<at::BFloat16>()))
-                                : value.toDouble();
+  spaced_into(call, out, held(start, out.scalar_type()), held(end, out.scalar_type()), steps, nullptr);
 }
 
 Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base,
@@ -303,6 +306,44 @@ Tensor& eye_m_out(int64_t n, int64_t m, Tensor& out) {
 }
 Tensor& eye_out(int64_t n, Tensor& out) { return eye_m_out(n, n, out); }
 
+// Where a triangle's elements are, row by row: the rows repeated by their lengths, and in each the columns
+// from its first one on.  Memory is of the order of the result.
+Tensor triangle_indices(Op& op, int64_t rows, int64_t columns, int64_t offset, bool lower,
+                        std::optional<ScalarType> dtype, std::optional<at::Layout> layout,
+                        std::optional<c10::Device> device) {
+  at::native::check_args(rows, columns, layout);
+  ScalarType type = dtype.value_or(at::kLong);
+  TORCH_CHECK_NOT_IMPLEMENTED(type == at::kLong || type == at::kInt, "\"", lower ? "tril" : "triu",
+                              "_indices\" not implemented for '", c10::toString(type), "'");
+  auto options = at::TensorOptions().device(c10::device_or_default(device)).dtype(at::kLong);
+  int64_t count = lower ? at::native::get_tril_size(rows, columns, offset)
+                        : rows * columns - at::native::get_tril_size(rows, columns, offset - 1);
+  Tensor out = at::empty({2, count}, options.dtype(type));
+  if (count == 0) return out;
+  Call call(op, out);
+  call.composed();
+  Tensor line = at::arange(rows, options);
+  Tensor first = lower ? at::zeros_like(line) : (line + offset).clamp_(0, columns);
+  Tensor length = lower ? (line + (offset + 1)).clamp_(0, columns) : columns - first;
+  Tensor row = at::repeat_interleave(length, std::optional<int64_t>(count));
+  Tensor before = length.cumsum(0) - length - first;  // a position less its column
+  copy_step(out.select(0, 0), row);
+  copy_step(out.select(0, 1), at::arange(count, options) - before.index_select(0, row));
+  return out;
+}
+Tensor tril_indices(int64_t rows, int64_t columns, int64_t offset, std::optional<ScalarType> dtype,
+                    std::optional<at::Layout> layout, std::optional<c10::Device> device,
+                    std::optional<bool>) {
+  static Op op("aten::tril_indices");
+  return triangle_indices(op, rows, columns, offset, true, dtype, layout, device);
+}
+Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset, std::optional<ScalarType> dtype,
+                    std::optional<at::Layout> layout, std::optional<c10::Device> device,
+                    std::optional<bool>) {
+  static Op op("aten::triu_indices");
+  return triangle_indices(op, rows, columns, offset, false, dtype, layout, device);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("cat", cat);
   m.impl("cat.out", cat_out);
@@ -312,6 +353,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("roll", at::native::roll);  // narrows and a cat
   m.impl("triu.out", triu_out);
   m.impl("tril.out", tril_out);
+  m.impl("tril_indices", tril_indices);
+  m.impl("triu_indices", triu_indices);
   m.impl("arange.start_out",
          static_cast<Tensor& (*)(const at::Scalar&, const at::Scalar&, const at::Scalar&, Tensor&)>(
              at::native::arange_out));
