@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "bridge/iterator.h"
+#include "bridge/ops/programs.h"
 
 namespace fl::bridge {
 
@@ -161,6 +162,45 @@ static Tensor log_sigmoid_backward(const Tensor& grad, const Tensor& self, const
   return log_sigmoid_backward_out(grad, self, buffer, out);
 }
 
+// Both halves in one program: g·sigmoid(b), and g·a·sigmoid'(b).
+static Tensor& glu_backward_out(const Tensor& grad, const Tensor& self, int64_t dim, Tensor& out) {
+  static Op op("aten::glu_backward");
+  static Programs programs;
+  TORCH_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  const int64_t half = self.size(dim) / 2;
+  TORCH_CHECK(self.size(dim) % 2 == 0, "Halving dimension must be even, but dimension ", dim, " is size ",
+              self.size(dim));
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()), "\"glu_backward\" not implemented for '",
+                              c10::toString(self.scalar_type()), "'");
+  at::DimVector halved(self.sizes());
+  halved[static_cast<size_t>(dim)] = half;
+  Tensor gradient = grad.expand(halved);
+  for (const Tensor* t : {&grad, const_cast<const Tensor*>(&out)})
+    TORCH_CHECK(t->scalar_type() == self.scalar_type(), "Found dtype ", c10::toString(t->scalar_type()),
+                " but expected ", c10::toString(self.scalar_type()));
+  at::native::resize_output(out, self.sizes());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_partial_overlap(out, self);
+  at::assert_no_overlap(out, grad);
+  const uint8_t memory = dtype_of(self), type = to_register(self.scalar_type());
+  const fl_program* program = programs.get(memory, [&](Builder& b) {
+    Expr x{&b, b.load(0, memory, type)}, y{&b, b.load(1, memory, type)}, g{&b, b.load(2, memory, type)};
+    Expr s = sigmoid(y), first = g * s;
+    b.store(0, first.v, memory);
+    b.store(1, (first * x * (1 - s)).v, memory);
+  });
+  Call call(op, self);
+  Tensor a = self.narrow(dim, 0, half), c = self.narrow(dim, half, half), da = out.narrow(dim, 0, half),
+         dc = out.narrow(dim, half, half);
+  if (!run_program(call, program, {&da, &dc}, {&a, &c, &gradient})) throw_refused(call, "pointwise", self.scalar_type());
+  return out;
+}
+static Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim) {
+  Tensor out = at::empty(self.sizes(), self.options());
+  return glu_backward_out(grad, self, dim, out);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   OUT(threshold, out) OUT(threshold_backward, grad_input) OUT(hardsigmoid, out) OUT(hardsigmoid_backward, grad_input)
   OUT(hardshrink, out) OUT(hardshrink_backward, grad_input) OUT(softshrink, out) OUT(softshrink_backward, grad_input)
@@ -173,6 +213,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("log_sigmoid_forward.output", log_sigmoid_forward_out);
   m.impl("log_sigmoid_backward", log_sigmoid_backward);
   m.impl("log_sigmoid_backward.grad_input", log_sigmoid_backward_out);
+  m.impl("glu_backward", glu_backward);
+  m.impl("glu_backward.grad_input", glu_backward_out);
   m.impl("relu", relu);
   m.impl("relu_", relu_in_place);
   NATIVE0(hardtanh, hardtanh)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from family import DEVICE, check, no_fallback
+from family import DEVICE, assert_same, check, no_fallback, to_device
 
 HALVES = [torch.float16, torch.bfloat16]
 FLOATS = [*HALVES, torch.float32, torch.float64]
@@ -109,3 +109,35 @@ def test_mvlgamma_out():
     with no_fallback():
         torch.mvlgamma(x.to(DEVICE), 3, out=out)
     torch.testing.assert_close(out.cpu(), torch.mvlgamma(x, 3))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_glu_backward(dtype):
+    glu = torch.nn.functional.glu
+    x = wild(dtype)[5:4101].clamp(-50, 50).reshape(2, 8, 16, 16)
+    with no_fallback():
+        for dim in (0, 1, -1):
+            for t in (x, x.to(memory_format=torch.channels_last), x.transpose(0, 3), x[:, ::2], x[:0]):
+                if dtype in HALVES:  # the CPU rounds the sigmoid, of which 1 - s leaves little
+                    grad = glu(t, dim) * 0.5 + 1
+                    want = torch.ops.aten.glu_backward(grad.float(), t.float(), dim).to(dtype)
+                    got = torch.ops.aten.glu_backward(to_device(grad), to_device(t), dim)
+                    assert_same(got, want, rtol=torch.finfo(dtype).eps, atol=1e-6)
+                else:
+                    check(lambda t, dim=dim: glu(t, dim), t.detach().requires_grad_(), grad=True)
+        backward = torch.ops.aten.glu_backward.grad_input
+        for out in (torch.empty(0, dtype=dtype), torch.empty(4, 6, dtype=dtype).t()):
+            check(lambda g, t, o: backward(g, t, 0, grad_input=o), x[0, 0, :3, :4], x[0, 1, :6, :4], out)
+        check(lambda g, t: torch.ops.aten.glu_backward(g, t, 1), x[0, 0, :1, :1], x[0, 1, :3, :4])
+    backward = torch.ops.aten.glu_backward
+    a = x[0, 0].to(DEVICE)
+    for grad, self, dim, error in (
+        (a, a[0, 0], 0, RuntimeError),
+        (a, a[:3], 0, RuntimeError),
+        (a, a, 2, IndexError),
+        (a[:3], a, 0, RuntimeError),
+    ):
+        with pytest.raises(error):
+            backward(grad, self, dim)
+    with pytest.raises(RuntimeError, match="dtype"):
+        backward(a[:8].double() if dtype != torch.float64 else a[:8].float(), a, 0)
