@@ -27,6 +27,29 @@ def test_binary(dtype):
     check(lambda x, y: torch._foreach_sub_(x, y, alpha=3), a, b)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_the_numbers_are_those_of_the_loop(dtype):
+    """Bit by bit: an optimizer must not depend on foreach."""
+    a, b, c = ([tensor(701, dtype=dtype, seed=k).to("fl:0") for k in range(3 * n, 3 * n + 3)] for n in range(3))
+    for name in ("add", "sub"):
+        for alpha in (0.1, -0.3, 1):
+            each = getattr(torch, f"_foreach_{name}")(a, b, alpha=alpha)
+            loop = [getattr(torch, name)(x, y, alpha=alpha) for x, y in zip(a, b, strict=True)]
+            assert all(torch.equal(x, y) for x, y in zip(each, loop, strict=True)), (name, alpha)
+    for name in ("addcmul", "addcdiv"):
+        each = getattr(torch, f"_foreach_{name}")(a, b, c, 0.01)
+        loop = [getattr(torch, name)(x, y, z, value=0.01) for x, y, z in zip(a, b, c, strict=True)]
+        assert all(torch.equal(x, y) for x, y in zip(each, loop, strict=True)), name
+    for weight in (0.01, 0.9):
+        each = torch._foreach_lerp(a, b, weight)
+        loop = [torch.lerp(x, y, weight) for x, y in zip(a, b, strict=True)]
+        assert all(torch.equal(x, y) for x, y in zip(each, loop, strict=True)), weight
+    for name in ("mul", "div", "add", "sub"):
+        each = getattr(torch, f"_foreach_{name}")(a, 0.3)
+        loop = [getattr(torch, name)(x, 0.3) for x in a]
+        assert all(torch.equal(x, y) for x, y in zip(each, loop, strict=True)), name
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_ternary_and_unary(dtype):
     a, b, c = lists(dtype), lists(dtype, 9), [t.abs() + 1 for t in lists(dtype, 77)]
@@ -66,6 +89,8 @@ OPTIMIZERS = [
     (torch.optim.Adam, {"lr": 0.01, "amsgrad": True, "maximize": True}),
     (torch.optim.AdamW, {"lr": 0.01}),
     (torch.optim.AdamW, {"lr": 0.01, "amsgrad": True, "betas": (0.8, 0.95)}),
+    (torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.2, "weight_decay": 0.01}),
+    (torch.optim.Adagrad, {"lr": 0.1, "initial_accumulator_value": 0.3, "maximize": True}),
 ]
 
 
@@ -84,7 +109,7 @@ def test_optimizers(cls, options, mode):
     assert_same(there, [p.detach() for p in here], 1e-5, 1e-6)
 
 
-@pytest.mark.parametrize("cls", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
+@pytest.mark.parametrize("cls", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad])
 def test_tensor_learning_rate(cls):
     here, there = tensor(4, 5).requires_grad_(), to_device(tensor(4, 5)).requires_grad_()
     a, b = cls([here], lr=torch.tensor(0.05), foreach=False), cls([there], lr=torch.tensor(0.05), fused=True)
@@ -94,7 +119,7 @@ def test_tensor_learning_rate(cls):
 
 
 @pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("cls", [torch.optim.AdamW, torch.optim.SGD])
+@pytest.mark.parametrize("cls", [torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad])
 def test_gradient_scaler_skips_infinities(fused, cls):
     p = to_device(tensor(4, 5)).requires_grad_()
     optimizer = cls([p], lr=0.1, fused=fused)

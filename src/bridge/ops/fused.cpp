@@ -1,5 +1,6 @@
 // Fused optimizer steps and the gradient scaler: one program over all
 // parameters.
+#include "bridge/expr.h"
 #include "bridge/ops/multi_tensor.h"
 #include "bridge/ops/reduction.h"
 
@@ -263,6 +264,70 @@ void fused_sgd_tensor_lr(TensorList self, TensorList grads, TensorList buffers, 
       found);
 }
 
+// -------------------------------------------------------------------- Adagrad
+struct Adagrad {
+  double lr_decay, weight_decay, eps;
+  bool maximize;
+};
+
+void adagrad(Op& op, TensorList self, TensorList grads, TensorList sums, TensorList steps, const Rate& lr,
+             const Adagrad& a, const std::optional<Tensor>& scale, const std::optional<Tensor>& found_in) {
+  static Programs programs;
+  if (self.empty()) return;
+  check_lists(op, self, {grads, sums});
+  TORCH_CHECK(steps.size() == self.size(), op.name, ": ", self.size(), " parameters and ", steps.size(),
+              " steps");
+  const Tensor* found = given(found_in);
+  by_dtype(self, grads, [&](const std::vector<size_t>& group) {
+    const Tensor& lead = self[group[0]];
+    Call call(op, lead);
+    if (given(scale)) unscale(call, grads, group, *scale, found);
+    uint8_t tp = dtype_of(lead), tg = dtype_of(grads[group[0]]), ts = dtype_of(sums[group[0]]),
+            tt = dtype_of(steps[group[0]]), type = to_register(lead.scalar_type());
+    uint8_t tl = lr.tensor ? dtype_of(*lr.tensor) : uint8_t{FL_NONE},
+            tf = found ? dtype_of(*found) : uint8_t{FL_NONE};
+    int form = (a.weight_decay != 0) | a.maximize << 1;
+    const fl_program* program = programs.get(key_of(tp, tg, ts, tt, tl, tf, form), [&](Builder& b) {
+      int input = 0;
+      Expr p{&b, b.load(input++, tp)}, g{&b, b.load(input++, tg, type)}, sum{&b, b.load(input++, ts, type)},
+          step{&b, b.load(input++, tt, type)}, decay{&b, b.scalar(1, type)}, eps{&b, b.scalar(2, type)};
+      Expr rate{&b, lr.tensor ? b.load(input++, tl, type) : b.scalar(0, type)};
+      if (a.maximize) g = -g;
+      if (a.weight_decay != 0) g = g + p * Expr{&b, b.scalar(3, type)};
+      Expr total = sum + g * g, q = p - rate / ((step - 1) * decay + 1) * g / (sqrt(total) + eps);
+      if (found) {
+        Expr skip{&b, b.load(input++, tf, FL_BOOL)};
+        q = select(skip, p, q), total = select(skip, sum, total);
+      }
+      b.store(0, q.v, tp);
+      b.store(1, total.v, ts);
+    });
+    MultiTensor items(call, group.size());
+    for (size_t i : group) {
+      c10::SmallVector<const Tensor*, 6> from{&self[i], &grads[i], &sums[i], &steps[i]};
+      if (lr.tensor) from.push_back(lr.tensor);
+      if (found) from.push_back(found);
+      items.add({&self[i], &sums[i]}, from);
+    }
+    fl_scalar scalars[] = {scalar_f(lr.value), scalar_f(a.lr_decay), scalar_f(a.eps),
+                           scalar_f(a.weight_decay)};
+    if (!items.run(program, scalars)) throw_refused(call, "pointwise", lead.scalar_type());
+  });
+}
+
+void fused_adagrad(TensorList self, TensorList grads, TensorList sums, TensorList steps, double lr,
+                   double lr_decay, double decay, double eps, bool maximize,
+                   const std::optional<Tensor>& scale, const std::optional<Tensor>& found) {
+  static Op op("aten::_fused_adagrad_");
+  adagrad(op, self, grads, sums, steps, Rate(lr), {lr_decay, decay, eps, maximize}, scale, found);
+}
+void fused_adagrad_tensor_lr(TensorList self, TensorList grads, TensorList sums, TensorList steps,
+                             const Tensor& lr, double lr_decay, double decay, double eps, bool maximize,
+                             const std::optional<Tensor>& scale, const std::optional<Tensor>& found) {
+  static Op op("aten::_fused_adagrad_");
+  adagrad(op, self, grads, sums, steps, Rate(lr), {lr_decay, decay, eps, maximize}, scale, found);
+}
+
 // ------------------------------------------------------------ gradient scaler
 // grads *= inv_scale; found_inf = 1 where one of them was not finite.
 void non_finite_check(TensorList grads, Tensor& found, const Tensor& inverse) {
@@ -345,6 +410,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_fused_adamw_.tensor_lr", fused_adamw_tensor_lr);
   m.impl("_fused_sgd_", fused_sgd);
   m.impl("_fused_sgd_.tensor_lr", fused_sgd_tensor_lr);
+  m.impl("_fused_adagrad_", fused_adagrad);
+  m.impl("_fused_adagrad_.tensor_lr", fused_adagrad_tensor_lr);
   m.impl("_amp_foreach_non_finite_check_and_unscale_", non_finite_check);
   m.impl("_amp_update_scale_", update_scale);
 }
