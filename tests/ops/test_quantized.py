@@ -127,6 +127,69 @@ def test_fake_quantize(dtype):
                   (torch.rand(5) + 0.1).requires_grad_(), torch.arange(5.0).requires_grad_(), grad=True)  # fmt: skip
 
 
+def observed(x, observe, quantize, running, bounds, symmetric, rows):
+    """Results and state of the fused observer, after one call and after another."""
+    state = [t.clone() for t in running]
+    flags = [torch.tensor([flag], device=x.device) for flag in (observe, quantize)]
+    results = []
+    for t in (x, x * 1.7 - 0.2):
+        out = torch.ops.aten._fused_moving_avg_obs_fq_helper(
+            t, *flags, *state, 0.3, *bounds, 0, rows, symmetric
+        )
+        results += [*out, *(s.clone() for s in state)]
+    return results
+
+
+@pytest.mark.parametrize("bounds", [(0, 255), (-128, 127), (-8, 7), (-(2**15), 2**15 - 1)])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("rows", [False, True])
+def test_fused_observer(bounds, symmetric, rows):
+    x, infinity = tensor(3, 4, 5), torch.full((3 if rows else 1,), torch.inf)
+    fresh = infinity, -infinity, torch.ones_like(infinity), torch.zeros_like(infinity, dtype=torch.int32)
+    known = infinity.clone().fill_(-0.7), infinity.clone().fill_(0.4), fresh[2] * 0.02, fresh[3] + 1
+    # Values of one sign, all zero, tiny (a scale below the least one), one tiny and one 0, not contiguous.
+    inputs = [x, x.abs(), -x.abs(), x * 0, x * 1e-7, x.abs() * 1e-6, -x.abs() * 1e-6, x.transpose(1, 2)]
+    with no_fallback():
+        for t in inputs:
+            for running in (fresh, known):
+                for flags in ((1, 1), (1, 0), (0, 1), (0, 0), (True, True)):
+                    if not flags[0] and running is fresh:
+                        continue  # a range that was never observed
+                    check(lambda t, *r, f=flags: observed(t, *f, r, bounds, symmetric, rows), t, *running)
+
+
+def test_fused_observer_module_and_errors():
+    from torch.ao.quantization import FusedMovingAvgObsFakeQuantize
+
+    def trained(device):
+        torch.manual_seed(0)
+        module = FusedMovingAvgObsFakeQuantize().to(device)
+        x = tensor(4, 6).to(device).requires_grad_()
+        out = module(module(x) * 2)
+        out.sum().backward()
+        return out, x.grad, module.scale, module.zero_point
+
+    with no_fallback():
+        assert_same(trained("fl:0"), trained("cpu"))
+    rows = torch.ops.aten._fused_moving_avg_obs_fq_helper(
+        x := tensor(3, 4).to("fl"), *torch.ones(2, 1, dtype=torch.int64, device="fl"),
+        low := torch.empty(0, device="fl"), torch.empty(0, device="fl"), torch.empty(0, device="fl"),
+        torch.empty(0, dtype=torch.int32, device="fl"), 0.1, 0, 255, 0, True, False,
+    )  # fmt: skip
+    assert torch.equal(low, x.amin(1)) and rows[1].all()
+    one, on = torch.ones(1, device="fl"), torch.ones(1, device="fl")
+    zero = torch.zeros(1, dtype=torch.int32, device="fl")
+    for arguments, error in (
+        ((0, 255, 1, True), "axis 0"),
+        ((255, 0, 0, False), "quant_min should be less"),
+        ((0, 255, 0, True), "expected 3"),
+    ):
+        with pytest.raises(RuntimeError, match=error):
+            torch.ops.aten._fused_moving_avg_obs_fq_helper(
+                x, on, on, one, one, one, zero, 0.1, *arguments, False
+            )
+
+
 def test_second_device():
     t = torch.quantize_per_tensor(tensor(5).to("fl:1"), 0.1, 0, torch.qint8)
     assert t.device.index == 1

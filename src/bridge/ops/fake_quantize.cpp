@@ -52,10 +52,9 @@ void per_tensor(Tensor& output, Tensor& mask, const Tensor& input, float scale, 
          {scalar_f(scale), scalar_f(1.0f / scale), number(zero), number(low), number(high)});
 }
 
-// Scale, zero point and whether to do it at all are on the device.
-void per_tensor_on_device(Tensor& output, Tensor& mask, const Tensor& input, const Tensor& scale,
-                          const Tensor& zero, const Tensor& enabled, int64_t low, int64_t high) {
-  static Op op("aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams");
+// Scale, zero point (broadcast to the input) and whether to do it at all are on the device.
+void quantize_if(Call& call, const Tensor& output, const Tensor& mask, const Tensor& input,
+                 const Tensor& scale, const Tensor& zero, const Tensor& enabled, int64_t low, int64_t high) {
   static Programs programs;
   const uint8_t memory = dtype_of(input), type = to_register(input.scalar_type());
   const fl_program* program =
@@ -67,9 +66,17 @@ void per_tensor_on_device(Tensor& output, Tensor& mask, const Tensor& input, con
         b.store(0, select(on, ((levels.clamped - z).cast(FL_F32) * scale_).cast(type), x).v, memory);
         b.store(1, (levels.within | !on).v, FL_BOOL);
       });
-  Tensor s = scale.reshape({-1}).narrow(0, 0, 1), z = zero.reshape({-1}).narrow(0, 0, 1),
-         e = enabled.reshape({-1}).narrow(0, 0, 1);
-  launch(op, program, {&output, &mask}, {&input, &s, &z, &e}, {number(low), number(high)});
+  if (!run_program(call, program, {&output, &mask}, {&input, &scale, &zero, &enabled},
+                   {number(low), number(high)}))
+    throw_refused(call, "pointwise", input.scalar_type());
+}
+Tensor first(const Tensor& t) { return t.reshape({-1}).narrow(0, 0, 1); }
+
+void per_tensor_on_device(Tensor& output, Tensor& mask, const Tensor& input, const Tensor& scale,
+                          const Tensor& zero, const Tensor& enabled, int64_t low, int64_t high) {
+  static Op op("aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams");
+  Call call(op, output);
+  quantize_if(call, output, mask, input, first(scale), first(zero), first(enabled), low, high);
 }
 
 // The gradients of value, scale and zero point.
@@ -135,7 +142,122 @@ void per_channel(at::TensorIterator& iter, at::TensorIterator& iter_mask, int64_
   launch(op, program, {&output, &mask}, {&x, &scale, &zero}, {number(low), number(high)});
 }
 
+// ------------------------------------------------ an observer and what it scales
+// Scale and zero point from a range, by the rules of FBGEMM's ChooseQuantizationParams: the range contains 0,
+// a scale has an inverse in float and is no smaller than kLeastScale, and 0 is a level.
+constexpr float kLeastScale = 6.1e-5f;
+
+struct Choice {
+  Expr scale, zero;
+};
+// What it needs of the bounds, as a launch's scalars.
+enum Bound { kLeast, kMost, kLevels, kAbove, kBelow, kSpan };
+std::array<fl_scalar, 6> bounds(int64_t least, int64_t most) {
+  const int64_t above = (most - least) / 2;
+  return {number(least), number(most),       number(most - least),
+          number(above), number(-above - 1), scalar_f(kLeastScale * static_cast<float>(most - least))};
+}
+Choice choose(Builder& b, Expr low, Expr high, bool symmetric) {
+  const uint8_t type = low.type();
+  auto in_float = [&](Expr x) { return x.cast(FL_F32).cast(type); };
+  auto bound = [&](Bound which, uint8_t as) { return Expr{&b, b.scalar(which, as)}; };
+  auto both_sides = [&] { return (low < 0) & (high > 0); };
+  Expr least = bound(kLeast, type), most = bound(kMost, type), span = bound(kSpan, type);
+  if (symmetric) {
+    Expr both = both_sides();
+    auto unit = [&](Expr x, Bound end) { return abs((x.cast(FL_F32) / bound(end, FL_F32)).cast(type)); };
+    Expr widest = max(unit(low, kBelow), unit(high, kAbove));
+    low = select(both, in_float(widest * bound(kBelow, type)), low);
+    high = select(both, in_float(widest * bound(kAbove, type)), high);
+  }
+  low = min(low, 0);
+  high = max(high, 0);
+  Expr scale = (high - low) / bound(kLevels, type), single = scale.cast(FL_F32);
+  scale = select((single == 0) | (abs(reciprocal(single)) == std::numeric_limits<double>::infinity()),
+                 scale.like(0.1), scale);
+  // A scale below the least one widens the range.
+  Expr small = scale < kLeastScale, wider = (double{kLeastScale} / scale.cast(FL_F32)).cast(type);
+  Expr wide_high = select(low == 0, span, select(high == 0, high, in_float(high * wider)));
+  Expr wide_low = select(low == 0, low, select(high == 0, -span, in_float(low * wider)));
+  low = select(small, wide_low, low);
+  high = select(small, wide_high, high);
+  scale = select(small, scale.like(kLeastScale), scale);
+  // From the end whose terms are smaller.
+  Expr from_low = low / scale, from_high = high / scale;
+  Expr zero =
+      select(abs(least) - abs(from_low) < abs(most) - abs(from_high), least - from_low, most - from_high);
+  if (symmetric) zero = select(both_sides(), (least + most) / 2, zero);
+  return {scale, round(min(max(zero, least), most))};
+}
+
+// Moving averages of the smallest and largest value, and what is quantized with them.  The flags stay on the
+// device: what is switched off is computed and dropped.
+std::tuple<Tensor, Tensor> moving_average_quantize(const Tensor& self, const Tensor& observer_on,
+                                                   const Tensor& quantizer_on, Tensor& running_min,
+                                                   Tensor& running_max, Tensor& scale, Tensor& zero,
+                                                   double averaging, int64_t least, int64_t most,
+                                                   int64_t axis, bool per_row, bool symmetric) {
+  static Op op("aten::_fused_moving_avg_obs_fq_helper");
+  static Programs averages, choices;
+  TORCH_CHECK(!per_row || axis == 0, op.name,
+              ": quantization by channel is along axis 0, but got ch_axis=", axis);
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()), op.name, ": expected a floating-point input, but got ",
+              self.scalar_type());
+  TORCH_CHECK(least < most, op.name, ": quant_min should be less than quant_max, but got ", least, " and ",
+              most);
+  Call call(op, self);
+  call.composed();
+  if (per_row && running_min.numel() == 0) {
+    const int64_t rows = self.size(0);
+    running_min.resize_({rows}).fill_(std::numeric_limits<double>::infinity());
+    running_max.resize_({rows}).fill_(-std::numeric_limits<double>::infinity());
+    scale.resize_({rows});
+    zero.resize_({rows});
+  }
+  const int64_t channels = per_row ? self.size(0) : 1;
+  for (const Tensor* t : {&running_min, &running_max, &scale, &zero})
+    TORCH_CHECK(t->numel() == channels, op.name, ": expected ", channels,
+                " running minima, maxima, scales and zero points for an input of size ", self.sizes(),
+                ", but got ", t->numel());
+  Tensor min = running_min.view({-1}), max = running_max.view({-1}), s = scale.view({-1}),
+         z = zero.view({-1}), observe = first(observer_on), quantize = first(quantizer_on);
+  if (self.numel() != 0 || observer_on.item<bool>()) {
+    auto [low, high] = per_row ? at::aminmax(self.flatten(1), 1) : at::aminmax(self);
+    const uint8_t memory = dtype_of(min), from = dtype_of(low), on = dtype_of(observe);
+    const fl_program* program = averages.get(key_of(memory, from, on), [&](Builder& b) {
+      Expr go{&b, b.load(4, on, FL_BOOL)}, weight{&b, b.scalar(0, memory)};
+      for (int i : {0, 1}) {
+        Expr running{&b, b.load(i, memory)}, now{&b, b.load(2 + i, from, memory)};
+        Expr next = select(abs(running) == std::numeric_limits<double>::infinity(), now,
+                           running + weight * (now - running));
+        b.store(i, select(go, next, running).v, memory);
+      }
+    });
+    Tensor l = low.view({-1}), h = high.view({-1});
+    if (!run_program(call, program, {&min, &max}, {&min, &max, &l, &h, &observe}, {scalar_f(averaging)}))
+      throw_refused(call, "pointwise", min.scalar_type());
+  }
+  const uint8_t memory = dtype_of(min), ts = dtype_of(s), tz = dtype_of(z), on = dtype_of(quantize),
+                type = call.claims(FL_ENTRY_POINTWISE, FL_OP_DIV, FL_F64) ? FL_F64 : FL_F32;
+  const fl_program* program = choices.get(key_of(memory, ts, tz, on, type, symmetric), [&](Builder& b) {
+    Expr go{&b, b.load(2, on, FL_BOOL)}, scale_{&b, b.load(3, ts, type)}, zero_{&b, b.load(4, tz, FL_I64)};
+    Choice c = choose(b, {&b, b.load(0, memory, type)}, {&b, b.load(1, memory, type)}, symmetric);
+    b.store(0, select(go, c.scale, scale_).v, ts);
+    b.store(1, select(go, c.zero.cast(FL_I64), zero_).v, tz);
+  });
+  auto q = bounds(least, most);
+  if (!run_program(call, program, {&s, &z}, {&min, &max, &quantize, &s, &z},
+                   {q[0], q[1], q[2], q[3], q[4], q[5]}))
+    throw_refused(call, "pointwise", min.scalar_type());
+  Tensor output = at::empty_like(self), mask = at::empty_like(self, self.options().dtype(at::kBool));
+  at::DimVector shape(per_row ? self.dim() : 1, 1);
+  shape[0] = channels;
+  quantize_if(call, output, mask, self, s.view(shape), z.view(shape), quantize, least, most);
+  return {output, mask};
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_fused_moving_avg_obs_fq_helper", moving_average_quantize);
   NATIVE0(fake_quantize_per_tensor_affine_cachemask, fake_quantize_per_tensor_affine_cachemask)
   NATIVE0(_fake_quantize_per_tensor_affine_cachemask_tensor_qparams,
           _fake_quantize_per_tensor_affine_cachemask_tensor_qparams)
