@@ -1,6 +1,6 @@
 import pytest
 import torch
-from family import assert_same, check, layouts, no_fallback, tensor, to_device
+from family import DEVICE, assert_same, check, layouts, no_fallback, tensor, to_device
 
 DTYPES = [torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64]
 
@@ -46,6 +46,21 @@ def test_index_put(dtype, accumulate):
         tensor(4, 4),
         atol=1e-5,
     )
+
+
+def test_half_complex_numbers_are_added():
+    x, source = tensor(5, 4, dtype=torch.complex32), tensor(3, 4, dtype=torch.complex32)
+    i = torch.tensor([0, 2, 2])
+    near = {"rtol": 2e-3, "atol": 4e-3}  # the CPU rounds at each addition
+    with no_fallback():
+        check(lambda t, i, v: t.index_put_((i,), v, True), x, i, source, **near)
+        check(lambda t, i, v: t.t().index_put_((i[:2], i[1:]), v[0, :2], True), x, i, source, **near)
+        check(torch.index_add, x, 0, i, source, **near)
+        got = x.to(DEVICE).put_(i.to(DEVICE), source[0, :3].to(DEVICE), accumulate=True)
+    want = x.to(torch.complex64).put_(i, source[0, :3].to(torch.complex64), accumulate=True)
+    assert torch.equal(got.cpu().to(torch.complex64), want.to(torch.complex32).to(torch.complex64))
+    with pytest.raises(RuntimeError, match="same device"):
+        x.index_put_((i.to(DEVICE),), source.to(DEVICE), True)
 
 
 def test_assignment():

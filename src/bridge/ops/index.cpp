@@ -152,19 +152,24 @@ Tensor& index_tensor_out(const Tensor& self, const Indices& indices, Tensor& out
   return at::cpu::index_outf(self, indices, out);
 }
 
-bool claims_scatter(const Tensor& t, unsigned mode) {
-  return current_stream(t.device().index()).chip->claims(FL_ENTRY_SCATTER, mode, dtype_of(t));
+// Accumulates in a wider type where the chip lacks self's.
+Tensor& index_put_widely(Tensor& self, const Indices& indices, const Tensor& values, bool unsafe) {
+  static Op op("aten::_index_put_impl_");
+  Call call(op, self);
+  if (call.claims(FL_ENTRY_SCATTER, FL_SCATTER_ADD, dtype_of(self)))
+    return at::native::_index_put_impl_(self, indices, values, true, unsafe);
+  const ScalarType type = combined_in(call, FL_SCATTER_ADD, self.scalar_type());
+  if (type == self.scalar_type())
+    return fallback<ATEN_OP(_index_put_impl_)>(self, indices, values, true, unsafe);
+  call.composed();
+  Tensor wide = self.to(type);
+  at::native::_index_put_impl_(wide, indices, values.to(type), true, unsafe);
+  return self.copy_(wide);
 }
 
 Tensor& index_put_impl(Tensor& self, const Indices& indices, const Tensor& values, bool accumulate,
                        bool unsafe) {
-  if (accumulate && !claims_scatter(self, FL_SCATTER_ADD)) {
-    if (!at::isReducedFloatingType(self.scalar_type()))
-      return fallback<ATEN_OP(_index_put_impl_)>(self, indices, values, accumulate, unsafe);
-    Tensor wide = self.to(at::kFloat);
-    at::native::_index_put_impl_(wide, indices, values.to(at::kFloat), true, unsafe);
-    return self.copy_(wide);
-  }
+  if (accumulate && is_fl(self)) return index_put_widely(self, indices, values, unsafe);
   return at::native::_index_put_impl_(self, indices, values, accumulate, unsafe);
 }
 
@@ -207,18 +212,18 @@ Tensor& gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool sp
   return fallback<ATEN_OP2(gather, out)>(self, dim, index, sparse_grad, out);
 }
 
-// out = self, then scattered into.  A mode that the chip lacks for a half dtype
-// is done in F32.  False: the chip cannot; `out` holds self.
+// out = self, then scattered into.  A mode that the chip lacks for a narrow dtype
+// is done in a wide one.  False: the chip cannot; `out` holds self.
 bool scatter_over(Call& call, int mode, const Tensor& self, int64_t dim, const Tensor& index,
                   const Tensor& part, const Tensor& out) {
   if (!out.is_same(self)) const_cast<Tensor&>(out).copy_(self);
   if (index.numel() == 0) return true;
   if (!call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out))) {
-    if (!at::isReducedFloatingType(out.scalar_type()) || !call.claims(FL_ENTRY_SCATTER, mode, FL_F32))
-      return false;
+    const ScalarType type = combined_in(call, static_cast<uint16_t>(mode), out.scalar_type());
+    if (type == out.scalar_type()) return false;
     call.composed();
-    Tensor wide = out.to(at::kFloat);
-    if (!along(call, mode, wide, dim, index, part.to(at::kFloat))) return false;
+    Tensor wide = out.to(type);
+    if (!along(call, mode, wide, dim, index, part.to(type))) return false;
     const_cast<Tensor&>(out).copy_(wide);
     return true;
   }

@@ -27,6 +27,13 @@ bool gather_into(Call& call, const Tensor& out, const Tensor& from,
                  std::initializer_list<const Tensor*> indices, std::initializer_list<Axis> axes,
                  uint32_t flags = 0);
 
+// What elements of `dtype` are combined in where the chip lacks that for the dtype itself: F16 → F32,
+// C32 → C64, …; `dtype` where there is no such type.
+inline ScalarType combined_in(const Call& call, uint16_t mode, ScalarType dtype) {
+  const uint8_t wide = to_register(dtype);
+  return call.claims(FL_ENTRY_SCATTER, mode, wide) ? to_scalar_type(wide) : dtype;
+}
+
 // to[p + Σ index_k[p]·stride_k] (mode)= from[p] over from's sizes.
 bool scatter_into(Call& call, uint16_t mode, const Tensor& to, const Tensor& from,
                   std::initializer_list<const Tensor*> indices, std::initializer_list<Axis> axes,

@@ -75,17 +75,17 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   return index_select_out(self, dim, index, out);
 }
 
-// Writes into `out`, which holds self; half dtypes that the chip does not add in
-// are done in F32.
+// Writes into `out`, which holds self; dtypes that the chip does not add in
+// are done in wider ones.
 bool write(Call& call, int mode, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& part,
            IntArrayRef sizes) {
   if (call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out)))
     return select(call, mode, out, dim, index, part, sizes);
-  if (!at::isReducedFloatingType(out.scalar_type()) || !call.claims(FL_ENTRY_SCATTER, mode, FL_F32))
-    return false;
+  const ScalarType type = combined_in(call, static_cast<uint16_t>(mode), out.scalar_type());
+  if (type == out.scalar_type()) return false;
   call.composed();
-  Tensor wide = out.to(at::kFloat);
-  if (!select(call, mode, wide, dim, index, part.to(at::kFloat), sizes)) return false;
+  Tensor wide = out.to(type);
+  if (!select(call, mode, wide, dim, index, part.to(type), sizes)) return false;
   const_cast<Tensor&>(out).copy_(wide);
   return true;
 }
@@ -177,11 +177,11 @@ Tensor& put(Tensor& self, const Tensor& index, const Tensor& source, bool accumu
   check_overlap(self, {&index, &source});
   if (index.numel() == 0) return self;
   Call call(op, self);
-  bool half = at::isReducedFloatingType(self.scalar_type());
   uint16_t mode = accumulate ? FL_SCATTER_ADD : FL_SCATTER_SET;
-  bool wide = half && !call.claims(FL_ENTRY_SCATTER, mode, dtype_of(self));
-  bool direct = self.is_contiguous() && !wide;
-  Tensor flat = (wide ? self.to(at::kFloat) : direct ? self : self.contiguous()).view({-1});
+  ScalarType type = self.scalar_type();
+  if (!call.claims(FL_ENTRY_SCATTER, mode, dtype_of(self))) type = combined_in(call, mode, type);
+  bool direct = self.is_contiguous() && type == self.scalar_type();
+  Tensor flat = (direct ? self : self.to(type).contiguous()).view({-1});
   Tensor from = source.reshape({-1}).to(flat.scalar_type()), where = index.reshape({-1});
   if (!scatter_into(call, mode, flat.select(0, 0), from, {&where}, {Axis{flat.numel(), 1}}, FL_INDEX_WRAP))
     return fallback<ATEN_OP(put_)>(self, index, source, accumulate);
