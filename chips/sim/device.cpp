@@ -1,7 +1,7 @@
 // Devices: how many, how large, and the address space that they share.
 //
 // One reservation holds all devices twice: first the addresses that the host
-// gets, which nobody can read, then the workers' view of the same memory.  The
+// gets, which nobody can read, then the memory, as the workers see it.  The
 // distance between the two is the same for all devices (worker_offset).
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -165,20 +165,19 @@ fl_status open(int32_t index) {
   if (open_devices[index].load(std::memory_order_relaxed)) return FL_OK;
   if (fl_status status = reserve()) return status;
   size_t bytes = mapped_bytes();
-  int file = memfd_create("torch-fl sim device", MFD_CLOEXEC);
   char* base = reservation + bytes * static_cast<size_t>(index);
-  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0 ||
-      mmap(base, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0) == MAP_FAILED ||
-      mmap(base + worker_offset, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
-           0) == MAP_FAILED) {
-    set_error("sim: cannot map %zu bytes for device %d: %s", bytes, index, std::strerror(errno));
-    if (file >= 0) close(file);
+  if (mprotect(base + worker_offset, bytes, PROT_READ | PROT_WRITE) != 0) {
+    set_error("sim: cannot map %zu bytes for device %d (%s): lower FL_SIM_MEMORY", bytes, index,
+              std::strerror(errno));
     return FL_FAILED;
   }
+  // Large pages: with small ones, operators that jump about wait for address translation as long as for
+  // memory.  A child of fork owns no device memory, so nothing is copied for it.
+  madvise(base + worker_offset, bytes, MADV_HUGEPAGE);
+  madvise(base + worker_offset, bytes, MADV_DONTFORK);
   auto* device = new Device;
   device->index = index;
   device->memory_bytes = settings().memory;
-  device->memory_file = file;
   device->base = base;
   device->ranges.reset(reinterpret_cast<uintptr_t>(base), settings().memory & ~uint64_t{4095});
   open_devices[index].store(device, std::memory_order_release);

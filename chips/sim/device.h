@@ -37,7 +37,6 @@ class Ranges {
 struct Device {
   int32_t index = 0;
   uint64_t memory_bytes = 0;
-  int memory_file = -1;
   char* base = nullptr;  // what the host gets; inaccessible
   Ranges ranges;
   std::atomic<bool> lost{false};
