@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "pointwise_plan.h"
+#include "simd/index_kernels.h"
 
 namespace sim {
 namespace {
@@ -15,18 +16,6 @@ constexpr int64_t kGrainBytes = 64 << 10;
 
 // Both sides' strides in bytes, destination first.
 using CopySpace = Space<2>;
-
-template <class T>
-void copy_row(char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t n) {
-  if (to_stride == sizeof(T) && from_stride == sizeof(T)) {
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
-  } else if (to_stride == sizeof(T) && from_stride == 0) {
-    std::fill_n(reinterpret_cast<T*>(to), n, *reinterpret_cast<const T*>(from));
-  } else {
-    for (int64_t i = 0; i < n; ++i, to += to_stride, from += from_stride)
-      *reinterpret_cast<T*>(to) = *reinterpret_cast<const T*>(from);
-  }
-}
 
 // A plane whose source is contiguous along rows and whose destination is along
 // columns.  Tiles of some cache lines each way go through a buffer: lines a power of
@@ -61,11 +50,12 @@ void copy_transposed(char* to, const char* from, int64_t rows, int64_t to_row, i
 template <class T>
 void copy_space(const CopySpace& space, char* to, const char* from) {
   constexpr int64_t size = sizeof(T);
+  const MoveRun move = move_run(size);
   int64_t n = space.points();
   if (space.ndim <= 1 && space.inner_stride(0) == space.inner_stride(1) &&
       (n == 1 || space.inner_stride(0) == size)) {
-    parallel(n * size, kGrainBytes * 4, [&](int64_t begin, int64_t end) {
-      std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+    parallel(n, kGrainBytes * 4 / size, [&](int64_t begin, int64_t end) {
+      move(to + begin * size, size, from + begin * size, size, nullptr, nullptr, end - begin);
     });
     return;
   }
@@ -102,7 +92,8 @@ void copy_space(const CopySpace& space, char* to, const char* from) {
     Cursor<2> at(space, begin);
     for (int64_t i = begin; i < end;) {
       int64_t run = std::min(at.left(), end - i);
-      copy_row<T>(to + at.offset[0], space.inner_stride(0), from + at.offset[1], space.inner_stride(1), run);
+      move(to + at.offset[0], space.inner_stride(0), from + at.offset[1], space.inner_stride(1), nullptr,
+           nullptr, run);
       at.advance(run);
       i += run;
     }

@@ -1,5 +1,4 @@
 // Device memory, pinned host memory, and the copies between them.
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -7,6 +6,7 @@
 #include <cstring>
 
 #include "device.h"
+#include "simd/index_kernels.h"
 
 namespace sim {
 
@@ -138,8 +138,7 @@ fl_status release(int32_t index, void* address) {
     return FL_INVALID;
   }
   // The pages go back to the host before the range can be taken again.
-  fallocate(device->memory_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-            static_cast<char*>(address) - device->base, static_cast<off_t>(bytes));
+  madvise(static_cast<char*>(address) + worker_offset, bytes, MADV_DONTNEED);
   device->ranges.give_back(at);
   return FL_OK;
 }
@@ -241,9 +240,10 @@ constexpr int64_t kCopyGrain = 1 << 20;
 constexpr size_t kInlineBytes = 256 << 10;
 
 void copy_bytes(void* to, const void* from, size_t bytes) {
+  const MoveRun move = move_run(1);
   parallel(static_cast<int64_t>(bytes), kCopyGrain, [&](int64_t begin, int64_t end) {
-    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
-                static_cast<size_t>(end - begin));
+    move(static_cast<char*>(to) + begin, 1, static_cast<const char*>(from) + begin, 1, nullptr, nullptr,
+         end - begin);
   });
 }
 
