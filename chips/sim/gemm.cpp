@@ -6,6 +6,8 @@
 #include <cinttypes>
 
 #include "onednn.h"
+#include "rows.h"
+#include "simd/vector_matrix.h"
 
 namespace sim {
 namespace {
@@ -129,6 +131,39 @@ bool multiply_onednn(Context& context, Gemm g, const Epilogue* epilogue) {
   return true;
 }
 
+// One row times b.  False: b's strides or the dtype are not for this.
+template <class A>
+bool multiply_vector(Context& context, const Gemm& g, const Epilogue* epilogue) {
+  const VectorMatrixKernels& kernels = vector_matrix_kernels();
+  const auto element = static_cast<int64_t>(dtype_size(g.dtype));
+  const bool rows = g.b.strides[2] == 1 || g.n == 1, columns = g.b.strides[1] == 1 || g.k == 1;
+  if (!(rows || columns)) return false;
+  // A short row makes the walk along rows jump; then the columns, if they are long.
+  const bool by_rows = rows && !(columns && g.n < g.k);
+  const VectorMatrix kernel = (by_rows ? kernels.by_rows : kernels.by_columns)[g.dtype];
+  const int64_t step = (by_rows ? g.b.strides[1] : g.b.strides[2]) * element;
+  auto* x = static_cast<A*>(context.scratch(static_cast<size_t>(g.batch * g.k) * sizeof(A)));
+  const Convert convert = find_convert(g.dtype, dtype_of<A>);
+  for (int64_t z = 0; z < g.batch; ++z)
+    convert(g.a.data + z * g.a.strides[0] * element, g.a.strides[2] * element,
+            reinterpret_cast<char*>(x + z * g.k), sizeof(A), g.k);
+  const int64_t share = (g.n + 2 * omp_get_max_threads() - 1) / (2 * omp_get_max_threads());
+  const int64_t segment = std::clamp<int64_t>((share + 63) / 64 * 64, 64, kRowSegment);
+  const int64_t segments = (g.n + segment - 1) / segment;
+  constexpr int64_t kGrain = 64 << 10;  // products
+  parallel(g.batch * segments, std::max<int64_t>(1, kGrain / (segment * g.k)),
+           [&](int64_t begin, int64_t end) {
+             A out[kRowSegment];
+             for (int64_t i = begin; i < end; ++i) {
+               const int64_t z = i / segments, n0 = i % segments * segment, n = std::min(segment, g.n - n0);
+               kernel(n, g.k, x + z * g.k, g.b.data + (z * g.b.strides[0] + n0 * g.b.strides[2]) * element,
+                      step, out);
+               finish_row<A, false>(context, g, epilogue, z, 0, n0, n, out);
+             }
+           });
+  return true;
+}
+
 }  // namespace
 
 void run_gemm(Context& context, const Gemm& gemm, const Epilogue* epilogue) {
@@ -139,6 +174,10 @@ void run_gemm(Context& context, const Gemm& gemm, const Epilogue* epilogue) {
   if (g.out.data == g.a.data && !detach(context, g.a, g.batch, g.m, g.k, g.dtype)) return;
   if (g.out.data == g.b.data && !detach(context, g.b, g.batch, g.k, g.n, g.dtype)) return;
   const Epilogue* last = epilogue ? &e : nullptr;
+  if (g.n == 1 && g.m > 1 && !e.indexed) transpose(g, epilogue ? &e : nullptr);
+  if (g.m == 1 && (kHalf | FL_BIT(FL_F32)) & FL_BIT(g.dtype) && multiply_vector<float>(context, g, last))
+    return;
+  if (g.m == 1 && g.dtype == FL_F64 && multiply_vector<double>(context, g, last)) return;
   bool small = g.m * g.n * g.k <= kSmall;
   if (dnnl_type(g.dtype) != dnnl::memory::data_type::undef && !small && multiply_onednn(context, g, last))
     return;

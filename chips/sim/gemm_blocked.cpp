@@ -302,6 +302,8 @@ void finish_row(Context& context, const Gemm& g, const Epilogue* epilogue, int64
 
 template void finish_row<float, false>(Context&, const Gemm&, const Epilogue*, int64_t, int64_t, int64_t,
                                        int64_t, float*);
+template void finish_row<double, false>(Context&, const Gemm&, const Epilogue*, int64_t, int64_t, int64_t,
+                                        int64_t, double*);
 
 void multiply_blocked(Context& context, const Gemm& gemm, const Epilogue* epilogue) {
   switch (gemm.dtype) {

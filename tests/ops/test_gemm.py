@@ -101,6 +101,23 @@ def test_vectors(dtype):
     check(torch.mv, tensor(4, 0, dtype=dtype), tensor(0, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n, k", [(1, 7), (5, 1), (70, 33), (300, 1000), (1100, 129)])
+def test_one_row_or_one_column(dtype, n, k):
+    """A vector times a matrix reads the matrix along what is contiguous."""
+    bound = {torch.float16: 2e-2, torch.bfloat16: 2e-1}.get(dtype, 1e-4)
+    x, bias = tensor(k, dtype=dtype, seed=1), tensor(n, dtype=dtype, seed=2)
+    with no_fallback():
+        for m in (tensor(n, k, dtype=dtype), tensor(k, n, dtype=dtype).t(), tensor(n, 2 * k, dtype=dtype)[:, ::2]):
+            check(torch.mv, m, x, atol=bound, rtol=bound)
+            check(torch.mm, x[None], m.t(), atol=bound, rtol=bound)
+            check(torch.mm, m, x[:, None], atol=bound, rtol=bound)
+            check(torch.addmv, bias, m, x, beta=0.5, alpha=-2, atol=bound, rtol=bound)
+            check(torch.nn.functional.linear, x[None], m, bias, atol=bound, rtol=bound)
+        check(torch.bmm, tensor(3, 1, k, dtype=dtype), tensor(3, k, n, dtype=dtype), atol=bound, rtol=bound)
+        check(torch.bmm, tensor(3, n, k, dtype=dtype), tensor(3, k, 1, dtype=dtype), atol=bound, rtol=bound)
+
+
 @pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8), (2, 3, 5, 8), (8,), (0, 8)])
 def test_linear_and_gradients(shape):
     with no_fallback():
