@@ -25,7 +25,7 @@ void check(Session& session, unsigned d, const Attention& r, bool backward) {
   Array g = Array::random(random, d, {r.B, r.H, r.L, r.Ev}, -1, 1);
   if (r.mask_row)
     for (int64_t i = 0; i < bias.numel(); ++i)
-      if (i / r.S % r.L == 2 || (i % r.S) % 3 == 1) bias.set(i, Number::floating(-INFINITY));
+      if (i / r.S % r.L == 2 || (i % r.S) % 3 == 1) bias.set(i, Number::floating(-kInfinity));
   std::vector<real> queries = reals(q), keys = reals(k), values = reals(v), biases = reals(bias),
                     grads = reals(g);
   std::vector<real> out(g.numel()), lse(r.B * r.H * r.L), gq(q.numel()), gk(k.numel()), gv(v.numel());
@@ -33,17 +33,17 @@ void check(Session& session, unsigned d, const Attention& r, bool backward) {
     int64_t b = row / (r.H * r.L), h = row / r.L % r.H, l = row % r.L,
             kv = (b * r.Hk + h / (r.H / r.Hk)) * r.S;
     std::vector<real> p(r.S);
-    real top = -INFINITY, sum = 0;
+    real top = -kInfinity, sum = 0;
     for (int64_t j = 0; j < r.S; ++j) {
       real dot = 0;
       for (int64_t e = 0; e < r.E; ++e) dot += queries[row * r.E + e] * keys[(kv + j) * r.E + e];
       p[j] = dot * scale + (r.bias ? biases[(h * r.L + l) * r.S + j] : 0);
-      if (r.causal && j > l) p[j] = -INFINITY;
+      if (r.causal && j > l) p[j] = -kInfinity;
       top = std::max(top, p[j]);
     }
     bool none = std::isinf(top);
     for (real& x : p) x = none ? 0 : std::exp(x - top), sum += x;
-    lse[row] = none ? -INFINITY : top + std::log(sum);
+    lse[row] = none ? -kInfinity : top + std::log(sum);
     for (real& x : p) x = none ? 0 : x / sum;
     real delta = 0;
     std::vector<real> dp(r.S);

@@ -43,7 +43,7 @@ namespace {
 std::vector<real> softmax(const Array& x, int axis, bool log) {
   std::vector<real> y(x.numel());
   each_slice(x.sizes, axis, [&](int64_t start, int64_t step) {
-    real top = -INFINITY, sum = 0;
+    real top = -kInfinity, sum = 0;
     for (int64_t k = 0; k < x.sizes[axis]; ++k) top = std::max(top, x.at(start + k * step).re);
     for (int64_t k = 0; k < x.sizes[axis]; ++k) sum += std::exp(x.at(start + k * step).re - top);
     for (int64_t k = 0; k < x.sizes[axis]; ++k) {
@@ -125,8 +125,8 @@ KIT_TEST("SMX-1", "softmax is stable for large inputs; a slice that is -inf thro
           int64_t row = i / 19, k = i % 19;
           real v = row == 0   ? 30000 + k
                    : row == 1 ? -30000 - k
-                   : row == 2 ? -INFINITY
-                   : row == 3 ? (k == 4 ? 5 : -INFINITY)
+                   : row == 2 ? -kInfinity
+                   : row == 3 ? (k == 4 ? 5 : -kInfinity)
                    : k % 2    ? 1000
                               : -1000;
           x.set(i, Number::floating(v));

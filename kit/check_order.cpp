@@ -257,7 +257,7 @@ KIT_TEST("SRT-1", "equal values keep their order, both ways; -0 equals 0, NaN is
   for (unsigned d : sorted_dtypes())
     run_case(dtype_name(d), [&] {
       Random random(d + 7);
-      const real few[] = {0.0L, -0.0L, 1, -1, NAN, INFINITY, -INFINITY};
+      const real few[] = {0.0L, -0.0L, 1, -1, NAN, kInfinity, -kInfinity};
       for (int64_t n : {9, 300, 1000, 70000}) {
         Array x(d, {n});
         for (int64_t i = 0; i < n; ++i)

@@ -153,7 +153,7 @@ KIT_TEST("PGM-1",
   };
   auto f = [](real v) { return Number::floating(v); };
   auto i = [](int64_t v) { return Number::integer(v); };
-  cast("float32 to bool", FL_F32, FL_F32, FL_BOOL, {f(0), f(-0.0L), f(0.25L), f(NAN), f(-INFINITY)},
+  cast("float32 to bool", FL_F32, FL_F32, FL_BOOL, {f(0), f(-0.0L), f(0.25L), f(NAN), f(-kInfinity)},
        {i(0), i(0), i(1), i(1), i(1)});
   cast("int64 to bool", FL_I64, FL_I64, FL_BOOL, {i(0), i(int64_t{1} << 40), i(-1), i(256)},
        {i(0), i(1), i(1), i(1)});
@@ -169,10 +169,10 @@ KIT_TEST("PGM-1",
        {f(16777216), f(16777220), f(0x1p62L)});
   cast("float32 to bfloat16", FL_F32, FL_F32, FL_BF16,
        {f(1 + 0x1p-8L), f(1 + 3 * 0x1p-8L), f(-1 - 0x1p-8L), f(NAN), f(3.4e38L)},
-       {f(1), f(1 + 0x1p-6L), f(-1), f(NAN), f(INFINITY)});
+       {f(1), f(1 + 0x1p-6L), f(-1), f(NAN), f(kInfinity)});
   cast("float32 to float16", FL_F32, FL_F32, FL_F16,
        {f(1 + 0x1p-11L), f(1 + 3 * 0x1p-11L), f(65520), f(-7e4L), f(65504)},
-       {f(1), f(1 + 0x1p-9L), f(INFINITY), f(-INFINITY), f(65504)});
+       {f(1), f(1 + 0x1p-9L), f(kInfinity), f(-kInfinity), f(65504)});
   cast("uint8 to float32", FL_U8, FL_F32, FL_F32, {i(255), i(0)}, {f(255), f(0)});
   cast("bool to int64", FL_BOOL, FL_I64, FL_I64, {i(1), i(0)}, {i(1), i(0)});
   // Between registers.
@@ -234,7 +234,7 @@ KIT_TEST("PGM-3", "MAX and MIN give NaN when either operand is NaN; FMAX and FMI
       if (!chip().claims(FL_ENTRY_POINTWISE, op, type)) continue;
       run_case(text("%s %s", op_name(op), dtype_name(type)), [&] {
         // Each pair of special values, often enough for vector code and its rest.
-        const real kValues[] = {NAN, INFINITY, -INFINITY, 0, 1, -1, 3.5L};
+        const real kValues[] = {NAN, kInfinity, -kInfinity, 0, 1, -1, 3.5L};
         Array a(type, {49 * 11}), b(type, {49 * 11});
         for (int64_t i = 0; i < a.numel(); ++i) {
           a.set(i, Number::floating(kValues[i % 7]));
@@ -274,15 +274,15 @@ KIT_TEST("PGM-5", "infinities and NaN follow IEEE 754") {
       });
     }
   const std::pair<unsigned, std::vector<std::pair<real, real>>> kLimits[] = {
-      {FL_OP_EXP, {{-INFINITY, 0}, {INFINITY, INFINITY}, {NAN, NAN}, {1000, INFINITY}}},
-      {FL_OP_LOG, {{0, -INFINITY}, {-1, NAN}, {INFINITY, INFINITY}, {NAN, NAN}}},
-      {FL_OP_SQRT, {{-1, NAN}, {INFINITY, INFINITY}, {0, 0}}},
-      {FL_OP_RSQRT, {{0, INFINITY}, {-1, NAN}, {INFINITY, 0}}},
-      {FL_OP_TANH, {{INFINITY, 1}, {-INFINITY, -1}, {NAN, NAN}, {50, 1}}},
-      {FL_OP_SIGMOID, {{INFINITY, 1}, {-INFINITY, 0}, {NAN, NAN}, {-1000, 0}}},
-      {FL_OP_ERF, {{INFINITY, 1}, {-INFINITY, -1}, {NAN, NAN}}},
-      {FL_OP_SIN, {{INFINITY, NAN}, {NAN, NAN}, {0, 0}}},
-      {FL_OP_ATAN, {{INFINITY, std::atan(INFINITY)}, {-INFINITY, -std::atan(INFINITY)}}}};
+      {FL_OP_EXP, {{-kInfinity, 0}, {kInfinity, kInfinity}, {NAN, NAN}, {1000, kInfinity}}},
+      {FL_OP_LOG, {{0, -kInfinity}, {-1, NAN}, {kInfinity, kInfinity}, {NAN, NAN}}},
+      {FL_OP_SQRT, {{-1, NAN}, {kInfinity, kInfinity}, {0, 0}}},
+      {FL_OP_RSQRT, {{0, kInfinity}, {-1, NAN}, {kInfinity, 0}}},
+      {FL_OP_TANH, {{kInfinity, 1}, {-kInfinity, -1}, {NAN, NAN}, {50, 1}}},
+      {FL_OP_SIGMOID, {{kInfinity, 1}, {-kInfinity, 0}, {NAN, NAN}, {-1000, 0}}},
+      {FL_OP_ERF, {{kInfinity, 1}, {-kInfinity, -1}, {NAN, NAN}}},
+      {FL_OP_SIN, {{kInfinity, NAN}, {NAN, NAN}, {0, 0}}},
+      {FL_OP_ATAN, {{kInfinity, std::atan(kInfinity)}, {-kInfinity, -std::atan(kInfinity)}}}};
   for (auto& [op, points] : kLimits)
     run_case(text("%s at its limits", op_name(op)), [&, op = op, &points = points] {
       Array in(FL_F32, {static_cast<int64_t>(points.size())});
@@ -350,7 +350,7 @@ KIT_TEST("FIL-1", "fill writes the value, converted, to every claimed dtype in e
       for (Layout layout : kOutputLayouts) check({6, 5, 7}, layout, value);
       for (const std::vector<int64_t>& sizes : kShapes) check(sizes, Layout::contiguous, value);
       check({100}, Layout::contiguous, Number{});
-      if (is_real(d) && dtype_size(d) > 1) check({100}, Layout::contiguous, Number::floating(-INFINITY));
+      if (is_real(d) && dtype_size(d) > 1) check({100}, Layout::contiguous, Number::floating(-kInfinity));
       if (d == FL_I64) check({100}, Layout::contiguous, Number::integer(INT64_MAX - 1));
     });
 }

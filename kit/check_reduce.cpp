@@ -199,7 +199,7 @@ KIT_TEST("reduce", "every claimed reduction agrees with the reference, in every 
   each_claimed([&](unsigned kind, unsigned type) {
     run_case(text("%s %s", kKinds[kind], dtype_name(type)), [&] {
       Random random(kind * 32 + type);
-      auto request = [&](std::vector<int64_t> sizes, std::vector<int> axes, Arrangement a = {}) {
+      auto request = [&](const std::vector<int64_t>& sizes, std::vector<int> axes, Arrangement a = {}) {
         Request r{kind, type, {values(random, kind, type, sizes)}, std::move(axes), outputs_of(kind, type)};
         r.post = post_of(kind, type);
         r.arrangement = a;
@@ -243,7 +243,8 @@ KIT_TEST("RED-1", "index is the number of the winner: among ties the lowest; NaN
       run_case(text("%s %s", kKinds[kind], dtype_name(type)), [&] {
         Random random(kind);
         for (int64_t n : {2, 7, 40, 1000, 5003})
-          for (std::vector<int> axes : {std::vector<int>{1}, std::vector<int>{0}, std::vector<int>{0, 1}}) {
+          for (const std::vector<int>& axes :
+               {std::vector<int>{1}, std::vector<int>{0}, std::vector<int>{0, 1}}) {
             // Few distinct values: ties everywhere.
             Request r{kind, type, {Array::random(random, type, {6, n}, 0, 3)}, axes, {type}, true};
             for (int64_t i = 0; i < r.inputs[0].numel() && type == FL_F32; ++i)
@@ -295,7 +296,7 @@ KIT_TEST("RED-3", "INDEX in pre counts over the inputs' sizes; pre and post prog
             p.op(FL_OP_ADD, p.op(FL_OP_MUL, number, p.load(0, FL_I64)),
                  p.op(FL_OP_MUL, column, p.scalar(0, FL_I64))),
             FL_I64);
-    for (std::vector<int> axes : {std::vector<int>{0}, std::vector<int>{1}, std::vector<int>{0, 2}}) {
+    for (const std::vector<int>& axes : {std::vector<int>{0}, std::vector<int>{1}, std::vector<int>{0, 2}}) {
       Request r{FL_REDUCE_SUM, FL_I64, {Array::random(random, FL_I64, {5, 6, 7})}, axes, {FL_I64}};
       r.pre = p.finish();
       r.pre_scalars = {scalar(FL_I64, Number::integer(1000))};

@@ -45,7 +45,7 @@ void check(Session& session, const Case& c) {
   Array values = Array::random(random, c.dtype, {count}, products ? -2 : -4, products ? 2 : 4);
   if (c.extremes)
     for (int64_t i = 0; i < dense.numel(); i += 3)
-      dense.set(i, Number::floating(i % 2 ? std::nanl("") : i % 4 ? INFINITY : -INFINITY));
+      dense.set(i, Number::floating(i % 2 ? std::nanl("") : i % 4 ? kInfinity : -kInfinity));
   std::vector<int64_t> column(static_cast<size_t>(count));
   for (int64_t j = 0; j < count; ++j) column[j] = c.columns ? random.between(0, c.k - 1) : j;
   const Number empty =

@@ -44,7 +44,7 @@ real decode(const SmallFloat& f, unsigned bits) {
   unsigned mantissa = bits & ((1u << f.mantissa_bits) - 1);
   int top = (1 << f.exponent_bits) - 1;
   if (f.unsigned_zero && sign && exponent == 0 && mantissa == 0) return NAN;
-  if (f.infinity && exponent == top) return mantissa ? NAN : sign ? -INFINITY : INFINITY;
+  if (f.infinity && exponent == top) return mantissa ? NAN : sign ? -kInfinity : kInfinity;
   if (!f.infinity && !f.unsigned_zero && exponent == top && mantissa == (1u << f.mantissa_bits) - 1)
     return NAN;
   real value = exponent ? std::ldexp(1 + std::ldexp(real(mantissa), -f.mantissa_bits), exponent - f.bias)
@@ -321,7 +321,7 @@ Array Array::random(Random& random, unsigned dtype, std::vector<int64_t> sizes, 
 }
 
 Array Array::wild(Random& random, unsigned dtype, std::vector<int64_t> sizes) {
-  static const real kSpecial[] = {0.0L, -0.0L, 1, -1, INFINITY, -INFINITY, NAN, 0.5L, -2};
+  static const real kSpecial[] = {0.0L, -0.0L, 1, -1, kInfinity, -kInfinity, NAN, 0.5L, -2};
   Array a(dtype, std::move(sizes));
   auto one = [&]() -> real {
     unsigned kind = random.next() % 4;

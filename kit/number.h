@@ -4,6 +4,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "kit.h"
@@ -12,6 +13,7 @@ namespace kit {
 
 using real = long double;
 using complex_real = std::complex<real>;
+constexpr real kInfinity = std::numeric_limits<real>::infinity();
 
 struct Number {
   int64_t i = 0;  // integers, BOOL

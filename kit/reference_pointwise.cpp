@@ -27,7 +27,7 @@ const Opcode kOpcodes[FL_OP_COUNT] = {
 constexpr real kPi = std::numbers::pi_v<real>;
 
 real digamma(real x) {
-  if (x == 0) return std::copysign(INFINITY, -x);
+  if (x == 0) return std::copysign(kInfinity, -x);
   if (x < 0 && x == std::floor(x)) return NAN;
   if (x < 0) return digamma(1 - x) - kPi / std::tan(kPi * x);
   real r = 0;
@@ -39,7 +39,7 @@ real digamma(real x) {
 
 // Σ 1/(x+k)^s by Euler and Maclaurin.
 real zeta(real s, real x) {
-  if (s == 1) return INFINITY;
+  if (s == 1) return kInfinity;
   if (s < 1 || x <= 0) return NAN;
   real sum = 0;
   constexpr int n = 30;
@@ -70,7 +70,7 @@ real bessel(int order, real x) {
 // Newton on erf from a start that bisection finds.
 real erfinv(real y) {
   if (std::fabs(y) > 1) return NAN;
-  if (std::fabs(y) == 1) return std::copysign(INFINITY, y);
+  if (std::fabs(y) == 1) return std::copysign(kInfinity, y);
   real low = -8, high = 8;
   for (int i = 0; i < 200; ++i) {
     real mid = (low + high) / 2;
@@ -83,7 +83,7 @@ real erfinv(real y) {
 
 real ndtri(real p) {
   if (p < 0 || p > 1) return NAN;
-  if (p == 0 || p == 1) return p ? INFINITY : -INFINITY;
+  if (p == 0 || p == 1) return p == 1 ? kInfinity : -kInfinity;
   real low = -40, high = 40;
   for (int i = 0; i < 200; ++i) {
     real mid = (low + high) / 2;

@@ -1,7 +1,7 @@
 #include "runner.h"
 
 #include <poll.h>
-#include <signal.h>
+#include <csignal>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -261,7 +261,7 @@ std::string try_load(const std::string& path, std::string& description) {
     if (!why.empty()) send("X\x1f" + one_line(why));
     else send(std::string("D\x1f") + chip().table->name + " " + chip().table->release);
   });
-  std::string line, why;
+  std::string line;
   bool late = false;
   bool heard = child.line(line, Clock::now() + std::chrono::seconds(30), &late);
   if (late) kill(child.pid, SIGKILL);

@@ -7,6 +7,7 @@
 // it end.
 #include <cmath>
 #include <complex>
+#include <limits>
 
 #include "slices.h"
 
@@ -104,7 +105,7 @@ struct Product {
   static A step(A a, A x) { return times(a, x); }
 };
 struct LogSum {
-  static double start() { return -INFINITY; }
+  static double start() { return -std::numeric_limits<double>::infinity(); }
   static double step(double a, double x) { return log_sum(a, x); }
 };
 // Does x, met after the best so far, take its place?

@@ -5,7 +5,7 @@
 // `tail` what has been done, and "position p is done" means tail >= p.  An event
 // is a position in a stream, so an event without timing costs no job at all.
 #include <pthread.h>
-#include <signal.h>
+#include <csignal>
 
 #include <cstdio>
 #include <cstdlib>

@@ -70,7 +70,8 @@ constexpr Kind kKinds[] = {{FL_ENTRY_COPY, FL_ANY, "", kStorage},
 const void* entry_of(const fl_op_api& op, unsigned entry) {
   // The entries follow the claims in the order of FL_ENTRY_MAP.
   const void* p;
-  memcpy(&p, reinterpret_cast<const char*>(&op) + offsetof(fl_op_api, copy) + entry * sizeof p, sizeof p);
+  memcpy(static_cast<void*>(&p),
+         reinterpret_cast<const char*>(&op) + offsetof(fl_op_api, copy) + entry * sizeof p, sizeof p);
   return p;
 }
 static_assert(offsetof(fl_op_api, fft) == offsetof(fl_op_api, copy) + FL_ENTRY_FFT * sizeof(void*));

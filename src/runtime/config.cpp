@@ -56,6 +56,7 @@ std::optional<double> number(const std::string& text) {
   if (*end || !std::isfinite(value)) return {};
   return value;
 }
+double known(const std::string& text) { return number(text).value_or(0); }  // has been parsed before
 
 using Parsed = std::optional<std::string>;
 
@@ -182,7 +183,7 @@ struct State {
       if (!value) refusals[i] = refusal(s, given.subject[i], text);
       // Any setting may be what a file that is refused was meant to set.
       if (!given.text[i]) refusals[i] = given.refusal;
-      values[i] = value ? *value : *parse(s, s.fallback_value);
+      values[i] = value ? *value : parse(s, s.fallback_value).value_or("");
       publish(i);
     }
   }
@@ -197,10 +198,10 @@ struct State {
     if (i == k_log) log_level = choice();  // in the order of FL_LOG_…
     if (i == k_fallback) fallback = static_cast<Fallback>(choice());
     if (i == k_fault_lines) fault_lines = v == "1";
-    if (i == k_sync_timeout) sync_timeout = *number(v);
-    if (i == k_memory_fraction) memory_fraction = *number(v);
-    if (i == k_garbage_collection_threshold) garbage_collection = *number(v);
-    if (i == k_max_split_size_mb) max_split = v == "0" ? SIZE_MAX : static_cast<size_t>(*number(v)) << 20;
+    if (i == k_sync_timeout) sync_timeout = known(v);
+    if (i == k_memory_fraction) memory_fraction = known(v);
+    if (i == k_garbage_collection_threshold) garbage_collection = known(v);
+    if (i == k_max_split_size_mb) max_split = v == "0" ? SIZE_MAX : static_cast<size_t>(known(v)) << 20;
   }
 };
 

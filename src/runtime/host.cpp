@@ -40,7 +40,7 @@ void host_log(int level, const char* text) noexcept {
   try {
     log(level, text ? text : "");
   } catch (const std::exception&) {
-    // Out of memory while copying a line of the log; write_log would say the same.
+    return;  // out of memory while copying a line of the log; write_log would say the same
   }
 }
 

@@ -102,7 +102,7 @@ std::string shapes_text(const Copy& c) {
     text += text.empty() ? "" : ", ";
     if (!(header & kTensor)) return text + "…";
     text += dtype_text(header & 0xff);
-    text += "[";
+    text += '[';
     int ndim = static_cast<int>(header >> 8 & 0xff);
     for (int d = 0; d < ndim && i < kHalves; ++d) {
       text += d ? ", " : "";
@@ -113,7 +113,7 @@ std::string shapes_text(const Copy& c) {
       uint32_t size = c.half(i++);
       text += size == UINT32_MAX ? ">=4294967295" : std::to_string(size);
     }
-    text += "]";
+    text += ']';
   }
   return text;
 }

@@ -46,8 +46,7 @@ Stream& create_stream(int32_t index, int64_t id) {
   std::lock_guard<std::mutex> lock(create_mutex);
   std::atomic<Stream*>& place = all_streams[index].streams[id];
   if (Stream* s = place.load(std::memory_order_acquire)) return *s;
-  auto made =
-      std::unique_ptr<Stream>(new Stream{index, d.local, id > kPool ? -1 : 0, id, d.chip, nullptr, d.serial});
+  auto made = std::make_unique<Stream>(index, d.local, id > kPool ? -1 : 0, id, d.chip, nullptr, d.serial);
   check(d.chip->stream.create(d.local, made->priority, &made->handle),
         ("cannot make a stream on " + d.name).c_str());
   place.store(made.get(), std::memory_order_release);
@@ -155,7 +154,7 @@ Stream* existing_stream(int32_t index, int64_t id) noexcept {
 }
 
 void synchronize(Stream& s) {
-  if (auto error = wait(s)) throw *error;
+  if (auto error = wait(s)) throw Error(*error);
 }
 
 void synchronize_device(int32_t index) {
@@ -165,10 +164,11 @@ void synchronize_device(int32_t index) {
     Stream* s = place.load(std::memory_order_acquire);
     if (!s) continue;
     auto error = wait(*s);
-    if (error && error->status() == FL_TIMEOUT) throw *error;  // the others would use up the limit again
+    if (error && error->status() == FL_TIMEOUT)
+      throw Error(*error);  // the others would use up the limit again
     if (error && !first) first = std::move(error);
   }
-  if (first) throw *first;
+  if (first) throw Error(*first);
 }
 
 bool query(Stream& s) {
