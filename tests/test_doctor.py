@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from test_refusals import CHIPS
 
 CHIP = """
 #include "fl/chip.h"
@@ -66,6 +67,10 @@ def test_chips_that_are_broken(build, tmp_path):
         build("segfault", "*(volatile int*)8 = 1; return 0;"): "SIGSEGV",
         build("leaves", "_exit(7);"): "status 7",
         build("sulks", 'host->set_error("no licence for this chip"); return 0;'): "no licence for this chip",
+        CHIPS / "broken_crashes_in_count.so": "crashed with SIGABRT",
+        CHIPS / "broken_crashes_in_properties.so": "crashed with SIGSEGV",
+        CHIPS / "broken_throws_in_count.so": "device.count failed: it threw",
+        CHIPS / "broken_throws_in_properties.so": "device 1 is not used: device.properties failed: it threw",
         text: "libtext.so",
         tmp_path / "libabsent.so": "libabsent.so",
     }
@@ -87,12 +92,24 @@ def test_a_chip_that_hangs(build):
     assert "no answer within 30 s" in asked["error"]
 
 
-def test_a_crashing_chip_in_the_path_is_named(build):
-    chip = build("crash", "abort();")
-    done = doctor(FL_CHIP_PATH=str(chip))
+@pytest.mark.parametrize("name, signal", [("count", "SIGABRT"), ("properties", "SIGSEGV")])
+def test_a_crashing_chip_in_the_path_is_named(name, signal):
+    chip, sound = CHIPS / f"broken_crashes_in_{name}.so", CHIPS / "libfl_template.so"
+    done = doctor(FL_CHIP_PATH=f"{sound}:{chip}")
     assert done.returncode == 1
-    assert str(chip) in done.stdout and "REFUSED: crashed with SIGABRT" in done.stdout
-    assert "asking for the devices crashed with SIGABRT" in done.stdout
+    assert f"chip {chip}\n  REFUSED: crashed with {signal}" in done.stdout
+    (problem,) = [line for line in done.stdout.splitlines() if line.startswith("PROBLEM")]
+    assert f"asking for the devices crashed with {signal}" in problem
+    assert str(chip) in problem and str(sound) not in problem
+
+
+@pytest.mark.parametrize("name", ["count", "properties"])
+def test_a_chip_that_throws_costs_only_itself(name):
+    chip = CHIPS / f"broken_throws_in_{name}.so"
+    done = doctor(FL_CHIP_PATH=str(chip), FL_SIM_DEVICES="1", FL_VISIBLE_DEVICES="sim")
+    assert done.returncode == 1 and f"chip {chip}\n  REFUSED: device" in done.stdout
+    assert "it threw a C++ exception" in done.stdout and "PROBLEM" not in done.stdout
+    assert done.stdout.count("three training steps        ok") == 1
 
 
 def test_a_device_that_computes_wrongly_or_fails():

@@ -14,6 +14,7 @@ BROKEN = {
     "broken_no_symbol.so": "fl_chip_entry",
     "broken_null_entry.so": "",
     "broken_throws.so": "threw",
+    "broken_throws_in_count.so": "device.count failed: it threw a C.. exception: the driver's socket is gone",
     "broken_no_method.so": "malloc|missing|lacks",
     "broken_no_entry.so": "missing|lacks",
     "broken_no_devices.so": "no devices",
@@ -33,6 +34,21 @@ def test_refused_with_a_reason_and_the_rest_works(library):
         assert re.search({BROKEN[library]!r}, str(refused[0])), refused
     """
     run_child(code, FL_CHIP_PATH=str(CHIPS / library))
+
+
+@pytest.mark.parametrize("name", ["count", "properties"])
+def test_a_chip_that_crashes_when_asked_leaves_pytorch_alone(name):
+    library = str(CHIPS / f"broken_crashes_in_{name}.so")
+    code = """
+        import torch
+        assert (torch.ones(3) * 2).tolist() == [2, 2, 2]
+        print("alive", flush=True)
+        torch.fl.device_count()  # as does the first backward(), which starts a thread a device
+        print("not here")
+    """
+    done = run_child(code, check=False, FL_CHIP_PATH=library, FL_LOG="debug")
+    assert done.stdout == "alive\n" and done.returncode < 0, (done.stdout, done.stderr)
+    assert f"loading the chip {library}" in done.stderr.splitlines()[-1]  # which it was
 
 
 @pytest.mark.parametrize("library", ["broken_older.so", "broken_newer.so"])

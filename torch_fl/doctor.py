@@ -60,7 +60,9 @@ def examine(extra_chips: list[str], timeout: float = 120) -> dict[str, Any]:
 
     answer = _ask(["devices"], timeout)
     if "error" in answer:
-        found["failure"] = f"asking for the devices {answer['error']}"
+        culprits = [chip["path"] for chip in found["chips"] if chip.get("died")]
+        remedy = f"; uninstall or take out of FL_CHIP_PATH: {', '.join(culprits)}" if culprits else ""
+        found["failure"] = f"asking for the devices {answer['error']}{remedy}"
         return found
     found["devices"] = answer["devices"]
     found["refusals"] += answer["refusals"]
@@ -108,7 +110,7 @@ def describe(found: dict[str, Any]) -> str:
 
 
 def _ask(question: list[str], timeout: float) -> dict[str, Any]:
-    """Ask a child process; its JSON answer, or {"error": what became of it}."""
+    """Ask a child process; its JSON answer, or {"died": True, "error": what became of it}."""
     environment = {**os.environ, "FL_CUDA_VIEW": "0"}
     if question[0] == "chip":  # that chip alone
         environment.update(FL_CHIP_PATH="", FL_VISIBLE_DEVICES="")
@@ -124,12 +126,11 @@ def _ask(question: list[str], timeout: float) -> dict[str, Any]:
             timeout=timeout,
         )
     except subprocess.TimeoutExpired:
-        return {"error": f"gave no answer within {timeout:g} s"}
-    if child.returncode < 0:
-        name = signal.Signals(-child.returncode).name
-        return {"error": f"crashed with {name}" + _last_line(child.stderr)}
+        return {"died": True, "error": f"gave no answer within {timeout:g} s"}
     if child.returncode:
-        return {"error": f"ended with status {child.returncode}" + _last_line(child.stderr)}
+        status = child.returncode
+        end = f"crashed with {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        return {"died": True, "error": end + _last_line(child.stderr)}
     return json.loads(child.stdout.splitlines()[-1])
 
 

@@ -36,10 +36,13 @@ std::string take_chip_error() {
   return text;
 }
 
-void check(fl_status status, const char* what) {
-  if (status == FL_OK) return;
+std::string failure_text(fl_status status) {
   std::string said = take_chip_error();
-  throw Error(status, std::string(what) + ": " + (said.empty() ? status_text(status) : said));
+  return said.empty() ? status_text(status) : said;
+}
+
+void check(fl_status status, const char* what) {
+  if (status != FL_OK) throw Error(status, std::string(what) + ": " + failure_text(status));
 }
 
 }  // namespace fl

@@ -48,7 +48,7 @@ void take_table(Table& to, const Table* from, const char* name, const Method (&m
   if (!from) missing += std::string(missing.empty() ? "" : ", ") + "the table " + name;
   for (const Method& m : methods) {
     void* entry;
-    memcpy(&entry, reinterpret_cast<const char*>(&to) + m.offset, sizeof entry);
+    memcpy(static_cast<void*>(&entry), reinterpret_cast<const char*>(&to) + m.offset, sizeof entry);
     if (from && !entry) missing += (missing.empty() ? "" : ", ") + std::string(m.name);
   }
 }
@@ -63,14 +63,8 @@ bool good_name(const char* name) {
 // The chip's table, or the reason why there is none.
 std::string ask(fl_chip_entry_fn entry, const fl_chip** out) {
   take_chip_error();
-  try {
-    *out = entry(FL_ABI_VERSION, host_table());
-  } catch (const std::exception& e) {
-    return std::string("its fl_chip_entry() threw a C++ exception: ") + e.what() +
-           "; the ABI is C, exceptions must stay inside the chip";
-  } catch (...) {
-    return "its fl_chip_entry() threw a C++ exception; the ABI is C, exceptions must stay inside the chip";
-  }
+  fl_status status = contained([&] { return *out = entry(FL_ABI_VERSION, host_table()), FL_OK; });
+  if (status != FL_OK) return "its fl_chip_entry() failed: " + failure_text(status);
   if (*out) return "";
   std::string said = take_chip_error();
   return "its fl_chip_entry() refuses to work with this host" +

@@ -1,11 +1,11 @@
 #include "chip/registry.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 
 #include "chip/error.h"
@@ -82,10 +82,8 @@ bool power_of_two(uint32_t n) { return n && !(n & (n - 1)); }
 std::string read_device(const Chip& chip, int32_t local, fl_device_properties& p) {
   p = fl_device_properties{};
   p.size = sizeof p;
-  if (fl_status status = chip.device.properties(local, &p); status != FL_OK) {
-    std::string said = take_chip_error();
-    return "device.properties failed: " + (said.empty() ? status_text(status) : said);
-  }
+  if (fl_status status = contained([&] { return chip.device.properties(local, &p); }); status != FL_OK)
+    return "device.properties failed: " + failure_text(status);
   p.name[sizeof p.name - 1] = 0;
   p.identity[sizeof p.identity - 1] = 0;
   if (!*p.identity) return "it has no identity [DEV-4]";
@@ -110,10 +108,8 @@ bool device_before(const Device& x, const Device& y) {
 
 void add_devices(const Chip& chip, Table& table) {
   int32_t count = 0;
-  if (fl_status status = chip.device.count(&count); status != FL_OK) {
-    std::string said = take_chip_error();
-    table.refusals.push_back(
-        {chip.path, "device.count failed: " + (said.empty() ? status_text(status) : said)});
+  if (fl_status status = contained([&] { return chip.device.count(&count); }); status != FL_OK) {
+    table.refusals.push_back({chip.path, "device.count failed: " + failure_text(status)});
     return;
   }
   if (count <= 0) {
@@ -155,6 +151,7 @@ Table* build_table(Sources& sources) {
     if (std::find(seen.begin(), seen.end(), real) != seen.end()) continue;
     seen.push_back(real);
     auto chip = std::make_unique<Chip>();
+    host_log(FL_LOG_DEBUG, ("loading the chip " + path).c_str());  // where it crashes, this names it
     std::string reason = load_chip(path, *chip);
     for (const Chip* other : table->chips)
       if (reason.empty() && other->name == chip->name)
@@ -274,7 +271,7 @@ void open_device(int32_t index) {
   if (opened[index].load(std::memory_order_relaxed)) return;
   // Before the chip starts its threads: from here on a fork is a bad one.
   if (!any_open.exchange(true)) pthread_atfork(nullptr, nullptr, [] { in_child = true; });
-  check(d.chip->device.open(d.local), ("cannot start " + d.name).c_str());
+  check(contained([&] { return d.chip->device.open(d.local); }), ("cannot start " + d.name).c_str());
   opened[index].store(true, std::memory_order_release);
 }
 

@@ -167,6 +167,27 @@ void broken_chips_cost_only_themselves() {
   CHECK_THAT(contains(boards, "device 4 is not used: it has the identity of device 0"), "%s", boards.c_str());
 }
 
+void an_exception_costs_its_chip_or_device() {
+  set_paths({chip("broken_throws_in_count"), chip("broken_throws_in_properties"), kTemplate});
+  std::string all = names();
+  CHECK_THAT(all == "template:0 throws_in_properties:0", "%s", all.c_str());
+  std::string count = refused(chip("broken_throws_in_count"));
+  CHECK_THAT(contains(count, "device.count failed") && contains(count, "the driver's socket is gone"), "%s",
+             count.c_str());
+  std::string boards = refused(chip("broken_throws_in_properties"));
+  CHECK_THAT(contains(boards,
+                      "device 1 is not used: device.properties failed: it threw a C++ exception: "
+                      "board 1 has no power; the ABI is C"),
+             "%s", boards.c_str());
+  CHECK_THAT(contains(boards, "device 2 is not used: device.properties failed: it threw a C++ exception; "),
+             "%s", boards.c_str());
+  CHECK(!contains(boards, "device 0"));
+  for (int i = 0; i < 2; ++i)
+    CHECK_ERROR(fl::open_device(1), FL_FAILED, "cannot start throws_in_properties:0", "no firmware");
+  CHECK(!fl::is_open(1));
+  fl::open_device(0);
+}
+
 void no_chip_is_no_device() {
   unsetenv("FL_CHIP_PATH");
   CHECK(fl::devices().empty() && fl::chips().empty());
@@ -259,6 +280,7 @@ int main() {
   IN_A_PROCESS(visible_devices_choose_and_order);
   IN_A_PROCESS(bad_visible_devices_are_refused_until_set_right);
   IN_A_PROCESS(broken_chips_cost_only_themselves);
+  IN_A_PROCESS(an_exception_costs_its_chip_or_device);
   IN_A_PROCESS(no_chip_is_no_device);
   IN_A_PROCESS(finder_adds_chips);
   IN_A_PROCESS(a_failing_finder_is_reported);
