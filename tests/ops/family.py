@@ -1,9 +1,10 @@
-"""Run a function of one operator family on the device and on the CPU, and compare all that it touched."""
+"""Run a function on the device and on the CPU, and compare all that it touched; arguments for it."""
 
 from __future__ import annotations
 
 import contextlib
 
+import pytest
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -11,23 +12,27 @@ DEVICE = "fl:0"
 TOLERANCE = {
     torch.float16: (2e-3, 2e-3),
     torch.bfloat16: (2e-2, 2e-2),
-    torch.float32: (1e-4, 1e-5),
-    torch.float64: (1e-9, 1e-9),
-    torch.complex64: (1e-4, 1e-5),
-    torch.complex128: (1e-9, 1e-9),
+    torch.float32: (2e-5, 1e-5),
+    torch.float64: (1e-10, 1e-10),
+    torch.complex64: (2e-5, 1e-5),
+    torch.complex128: (1e-10, 1e-10),
 }
 
 
-def moved(t: torch.Tensor, device: str) -> torch.Tensor:
-    """A copy with the same strides, offset and memory behind it."""
-    count = t.untyped_storage().nbytes() // t.element_size()
-    flat = torch.as_strided(t.detach(), (count,), (1,), 0)
-    flat = flat.clone() if device == "cpu" else flat.to(device)
-    return flat.as_strided(t.size(), t.stride(), t.storage_offset()).requires_grad_(t.requires_grad)
+def to_device(nest, device: str = DEVICE):
+    """Copies with the same strides, offset and memory behind them; a tensor in two places stays one."""
+    seen: dict[int, torch.Tensor] = {}
 
+    def move(t):
+        if not isinstance(t, torch.Tensor):
+            return t
+        if id(t) not in seen:
+            flat = torch.empty(0, dtype=t.dtype).set_(t.detach().untyped_storage())
+            there = flat.to(device, copy=True).as_strided(t.size(), t.stride(), t.storage_offset())
+            seen[id(t)] = there.requires_grad_(t.requires_grad)
+        return seen[id(t)]
 
-def to_device(t: torch.Tensor, device: str = DEVICE) -> torch.Tensor:
-    return moved(t, device)
+    return tree_map(move, nest)
 
 
 def assert_same(actual, expected, rtol=None, atol=None, what="result"):
@@ -57,9 +62,7 @@ def gradients(result, inputs):
 
 def check(fn, *args, device=DEVICE, grad=False, rtol=None, atol=None, strides=False, **kwargs):
     """fn(*args) on both: results, arguments afterwards and gradients must agree.  Returns the device's result."""
-    here, there = (
-        tree_map(lambda t: moved(t, d) if isinstance(t, torch.Tensor) else t, args) for d in ("cpu", device)
-    )
+    here, there = to_device(args, "cpu"), to_device(args, device)
     expected, actual = fn(*here, **kwargs), fn(*there, **kwargs)
     assert_same(actual, expected, rtol, atol)
     for a, e in zip(tree_flatten(actual)[0], tree_flatten(expected)[0], strict=True):
@@ -70,6 +73,18 @@ def check(fn, *args, device=DEVICE, grad=False, rtol=None, atol=None, strides=Fa
     if grad:
         assert_same(gradients(actual, there), gradients(expected, here), rtol, atol, "gradient")
     return actual
+
+
+def check_or_refused(fn, *args, rtol=None, atol=None):
+    """check; where the CPU raises, the device raises the same type."""
+    try:
+        fn(*to_device(args, "cpu"))
+    except Exception as error:
+        if "not implemented for" not in str(error):  # a dtype that the CPU lacks: the device may have it
+            with pytest.raises(type(error)):
+                fn(*to_device(args))
+        return
+    check(fn, *args, rtol=rtol, atol=atol)
 
 
 @contextlib.contextmanager
@@ -96,11 +111,27 @@ def tensor(*shape, dtype=torch.float32, seed=0, low=-3, high=4) -> torch.Tensor:
     return (torch.complex(*parts) if dtype.is_complex else parts[0]).to(dtype)
 
 
+def uniform(shape, dtype: torch.dtype, seed: int = 0, low: float = -3.0, high: float = 3.0) -> torch.Tensor:
+    """Evenly spread values, whole ones of integers; of BOOL any."""
+    g = torch.Generator().manual_seed(seed)
+    if dtype == torch.bool:
+        return torch.rand(shape, generator=g) > 0.5
+    parts = [torch.rand(shape, generator=g, dtype=torch.float64) * (high - low) + low for _ in range(2)]
+    values = torch.complex(*parts) if dtype.is_complex else parts[0]
+    if dtype == torch.uint8:
+        values = values.abs()
+    return (values if dtype.is_complex or dtype.is_floating_point else values.round()).to(dtype)
+
+
+# Each makes of a dense tensor one of the same shape and values.
+LAYOUTS = {
+    "dense": lambda t: t,
+    "transposed": lambda t: t.transpose(0, -1).contiguous().transpose(0, -1) if t.dim() > 1 else t,
+    "gaps": lambda t: torch.zeros(*t.shape, 2, dtype=t.dtype)[..., 0].copy_(t),
+    "offset": lambda t: torch.zeros(t.numel() + 3, dtype=t.dtype)[3:].view(t.shape).copy_(t),
+}
+
+
 def layouts(t: torch.Tensor):
-    """The tensor in several layouts: as is, transposed in memory, with gaps, at an offset."""
-    yield t
-    if t.dim() >= 2:
-        yield t.transpose(0, -1).contiguous().transpose(0, -1)
-        yield torch.zeros(*t.shape[:-1], t.shape[-1] * 2, dtype=t.dtype)[..., ::2].copy_(t)
-    if t.dim() >= 1 and t.shape[0]:
-        yield torch.zeros(t.shape[0] + 2, *t.shape[1:], dtype=t.dtype)[2:].copy_(t)
+    """The tensor in several layouts, each once."""
+    return [arrange(t) for name, arrange in LAYOUTS.items() if name != "transposed" or t.dim() > 1]
