@@ -63,8 +63,10 @@ def test_exit_is_clean(name):
 @pytest.mark.parametrize("devices", ["1", "4"])
 def test_exit_right_after_the_first_backward_many_times(devices):
     # Before the engine's threads were waited for, 4 of 9 such runs aborted.
+    # Whether they were, only the log tells: an abort is a matter of luck.
     for _ in range(4):
-        assert run_child(PROGRAMS["first backward"], FL_SIM_DEVICES=devices).stderr == ""
+        said = run_child(PROGRAMS["first backward"], FL_SIM_DEVICES=devices, FL_LOG="debug").stderr
+        assert [line for line in said.splitlines() if "DEBUG: loading the chip" not in line] == []
 
 
 def test_exit_status_of_a_failing_program_is_its_own():

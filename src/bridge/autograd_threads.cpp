@@ -24,7 +24,7 @@ std::atomic<bool> count_asked{false};
 struct Nothing final : torch::autograd::Node {
   explicit Nothing(c10::Device device) {
     add_input_metadata(at::TensorOptions().device(device).dtype(at::kFloat),
-                       torch::autograd::SymIntSmallVec{},
+                       torch::autograd::SymIntSmallVec{c10::SymInt(0)},
                        /*is_tensor_subclass=*/false, /*is_nested=*/false, at::kFloat);
   }
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
@@ -38,7 +38,10 @@ void pass_through(torch::autograd::Engine& engine) {
   for (const Device& d : devices())
     if (is_open(d.index)) {
       auto step = c10::make_intrusive<Nothing>(c10::Device(kDevice, static_cast<c10::DeviceIndex>(d.index)));
-      engine.execute({torch::autograd::Edge(step, 0)}, {Tensor()}, /*keep_graph=*/false,
+      // The engine asks the gradient for its stream, so there has to be one; without elements it costs no
+      // memory.
+      Tensor gradient = empty_on(step->input_metadata(0).device(), {0}, {}, at::kFloat);
+      engine.execute({torch::autograd::Edge(step, 0)}, {gradient}, /*keep_graph=*/false,
                      /*create_graph=*/false,
                      /*accumulate_grad=*/true);
     }
