@@ -183,6 +183,23 @@ def test_int64_is_exact():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_integer_division_is_exact(dtype):
+    # Numbers below 2^51 and above, in runs of their own and mixed; multiples of the divisor and their neighbours.
+    top = 2**31 if dtype == torch.int32 else 2**63
+    divisors = [d for d in (1, 2, 3, 7, 10, 2**15 + 1, 2**31 - 1, 2**31 + 1, 2**50 + 1, 2**62) if d < top]
+    random = torch.Generator().manual_seed(0)
+    for size in (2**30, 2**51, top):
+        x = torch.randint(-min(size, top), min(size, top) - 1, (1000,), dtype=dtype, generator=random)
+        x[:3] = torch.tensor([min(size, top) - 1, -min(size, top) + 1, 0])
+        for divisor in divisors:
+            for d in (divisor, -divisor):
+                near = x // d * d
+                for a in (x, near, near - 1):
+                    check(lambda a, d=d: (a // d, a % d, torch.fmod(a, d), torch.div(a, d, rounding_mode="trunc")), a)
+        check(lambda a, b: (a // b, a % b), x, torch.where(x.roll(1) == 0, 1, x.roll(1)))
+
+
 def test_division_by_zero_in_integers_raises_and_goes_on():
     x = torch.tensor([1, 2, 3]).to("fl:0")
     with pytest.raises(RuntimeError, match="division by zero"):

@@ -1,5 +1,6 @@
 #include "simd/point_kernels.h"
 
+#include "simd/float8.h"
 #include "simd/half.h"
 
 namespace sim::SIM_ISA {
@@ -46,22 +47,6 @@ void multiply_add(int64_t n, const void* a_, const void* b_, const void* c_, voi
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i] + c[i];
 }
-// Integer division: a zero divisor is reported, and divides as 1.
-template <class T, class F>
-void divide(int64_t n, const void* a_, const void* b_, const void*, void* out_, uint32_t* faults) {
-  auto* a = static_cast<const T*>(a_);
-  auto* b = static_cast<const T*>(b_);
-  auto* out = static_cast<T*>(out_);
-  bool zero = false;
-  for (int64_t i = 0; i < n; ++i) {
-    T divisor = b[i];
-    zero |= divisor == 0;
-    if (divisor == 0) divisor = 1;
-    out[i] = F::of(a[i], divisor);
-  }
-  if (zero) *faults |= kDivisionByZero;
-}
-
 #define SIM_F1(name, expression)     \
   struct name {                      \
     template <class T>               \
@@ -113,9 +98,22 @@ SIM_F1(BitNot, T(~a))
 SIM_F2(IntMax, a > b ? a : b)
 SIM_F2(IntMin, a < b ? a : b)
 // b == -1 apart: the lowest number has no positive.
-SIM_F2(IntDivTrunc, b == T(-1) ? T(U<T>(0) - U<T>(a)) : T(a / b))
-SIM_F2(IntRemTrunc, b == T(-1) ? T(0) : T(a % b))
+struct IntDivTrunc {
+  static constexpr bool kQuotient = true, kFloor = false;
+  template <class T>
+  static SIM_INLINE T of(T a, T b) {
+    return b == T(-1) ? T(U<T>(0) - U<T>(a)) : T(a / b);
+  }
+};
+struct IntRemTrunc {
+  static constexpr bool kQuotient = false, kFloor = false;
+  template <class T>
+  static SIM_INLINE T of(T a, T b) {
+    return b == T(-1) ? T(0) : T(a % b);
+  }
+};
 struct IntDivFloor {
+  static constexpr bool kQuotient = true, kFloor = true;
   template <class T>
   static SIM_INLINE T of(T a, T b) {
     if (b == T(-1)) return T(U<T>(0) - U<T>(a));
@@ -124,6 +122,7 @@ struct IntDivFloor {
   }
 };
 struct IntRemFloor {
+  static constexpr bool kQuotient = false, kFloor = true;
   template <class T>
   static SIM_INLINE T of(T a, T b) {
     if (b == T(-1)) return 0;
@@ -131,6 +130,47 @@ struct IntRemFloor {
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
   }
 };
+// Numbers below 2^51 divide as doubles, several at a time, exactly: the rounded quotient is less than a
+// quarter off, the integer next to it one at most, and the remainder, of which no bit is lost, tells. 1.5 ×
+// 2^52 plus an integer has that integer in its last bits.
+constexpr double kIntegers = 0x1.8p52;
+constexpr int64_t kIntegerBits = 0x4338000000000000, kExact = int64_t(1) << 51;
+template <class F>
+SIM_INLINE int64_t divide_exact(int64_t a, int64_t b) {
+  const double x = bit_cast<double>(a + kIntegerBits) - kIntegers;
+  const double y = bit_cast<double>(b + kIntegerBits) - kIntegers;
+  double quotient = (x / y + kIntegers) - kIntegers;
+  double rest = x - quotient * y;
+  // The remainder's sign is to be the divisor's when flooring, else the dividend's.
+  double step = rest * (F::kFloor ? y : x) < 0 ? 1.0 : 0.0;
+  if (!F::kFloor) step = x * y < 0 ? -step : step;
+  quotient -= step, rest += step * y;
+  return bit_cast<int64_t>((F::kQuotient ? quotient : rest) + kIntegers) - kIntegerBits;
+}
+// A zero divisor is reported, and divides as 1.
+template <class T, class F>
+void divide(int64_t n, const void* a_, const void* b_, const void*, void* out_, uint32_t* faults) {
+  auto* a = static_cast<const T*>(a_);
+  auto* b = static_cast<const T*>(b_);
+  auto* out = static_cast<T*>(out_);
+  constexpr int64_t kRun = 512;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    const int64_t end = n - begin < kRun ? n : begin + kRun;
+    U<T> wide = 0, zero = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      if constexpr (sizeof(T) == 8) wide |= (U<T>(a[i]) + U<T>(kExact)) | (U<T>(b[i]) + U<T>(kExact));
+      zero |= U<T>(b[i] == 0);
+    }
+    if (zero) *faults |= kDivisionByZero;
+    if (sizeof(T) == 8 && wide >= U<T>(2 * kExact)) {
+      for (int64_t i = begin; i < end; ++i) out[i] = F::of(a[i], b[i] == 0 ? T(1) : b[i]);
+    } else {
+#pragma GCC ivdep
+      for (int64_t i = begin; i < end; ++i)
+        out[i] = T(divide_exact<F>(int64_t(a[i]), b[i] == 0 ? int64_t(1) : int64_t(b[i])));
+    }
+  }
+}
 struct IntPow {
   template <class T>
   static SIM_INLINE T of(T a, T b) {
@@ -372,53 +412,6 @@ void narrow_c32(int64_t n, const void* from_, char* to, int64_t stride) {
   if (stride == 4) return from_floats(from, reinterpret_cast<Half*>(to), 2 * n);
   for (int64_t i = 0; i < n; ++i, to += stride) from_floats(from + 2 * i, reinterpret_cast<Half*>(to), 2);
 }
-
-// --------------------------------------------------------------------- float8
-// exponent bits, mantissa bits, bias; FN: no infinity; UZ: no negative zero, one NaN (0x80).
-template <int M, int kBias, bool kFn, bool kUz>
-struct Float8 {
-  static constexpr int kNan = kUz ? 0x80 : 0x7f;
-  static constexpr int kLargest = kUz ? 0x7f : kFn ? 0x7e : 0x7b;
-  static constexpr int kOverflow = kUz ? 0x80 : kFn ? 0x7f : 0x7c;
-
-  static float decode(uint8_t bits) {
-    int code = bits & 0x7f;
-    if (kUz && bits == 0x80) return __builtin_nanf("");
-    if (!kUz && kFn && code == 0x7f) return __builtin_nanf("");
-    if (!kFn && !kUz && code > 0x7b)
-      return code == 0x7c ? (bits & 0x80 ? -__builtin_inff() : __builtin_inff()) : __builtin_nanf("");
-    int exponent = code >> M, mantissa = code & ((1 << M) - 1);
-    float value = exponent ? __builtin_ldexpf(float(mantissa + (1 << M)), exponent - kBias - M)
-                           : __builtin_ldexpf(float(mantissa), 1 - kBias - M);
-    return bits & 0x80 ? -value : value;
-  }
-  static uint8_t encode(float f) {
-    uint32_t bits = bit_cast<uint32_t>(f);
-    int sign = int(bits >> 24 & 0x80);
-    uint32_t magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000) return uint8_t(kUz ? kNan : kNan | sign);
-    int exponent = int(magnitude >> 23) - 127;
-    int code;
-    if (exponent > 127) {
-      code = kLargest + 1;
-    } else {
-      if (exponent < 1 - kBias) exponent = 1 - kBias;
-      // In units of the last place, exactly; then to nearest even.
-      float units = __builtin_rintf(__builtin_ldexpf(bit_cast<float>(magnitude), M - exponent));
-      code = ((exponent + kBias - 1) << M) + int(units);
-    }
-    if (code > kLargest) return uint8_t(kUz ? kOverflow : kOverflow | sign);
-    return uint8_t(kUz && code == 0 ? 0 : code | sign);
-  }
-  static void widen(int64_t n, const char* from, int64_t stride, void* to_) {
-    auto* to = static_cast<float*>(to_);
-    for (int64_t i = 0; i < n; ++i, from += stride) to[i] = decode(uint8_t(*from));
-  }
-  static void narrow(int64_t n, const void* from_, char* to, int64_t stride) {
-    auto* from = static_cast<const float*>(from_);
-    for (int64_t i = 0; i < n; ++i, to += stride) *to = char(encode(from[i]));
-  }
-};
 
 // ---------------------------------------------------------------------- tables
 template <class T>
