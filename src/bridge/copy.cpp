@@ -7,6 +7,7 @@
 #include <ATen/NativeFunctions.h>
 #include <ATen/native/Fill.h>
 
+#include "bridge/copy.h"
 #include "bridge/device_allocator.h"
 #include "bridge/host_allocator.h"
 #include "bridge/iterator.h"
@@ -246,8 +247,25 @@ Tensor& zero(Tensor& self) { return fill_scalar(self, 0); }
 
 }  // namespace
 
+bool copy_space(Call& call, const Space& space, int64_t element_size) {
+  fl_copy_args args{*space.tensors(1), *space.tensors(0)};
+  if (call.native(call.chip().op.copy, args, {&args.to, &args.from})) return true;
+  // Of one dtype, which the chip does not know: bit by bit.
+  constexpr uint8_t kBits[] = {FL_NONE, FL_U8, FL_I16, FL_NONE, FL_I32, FL_NONE, FL_NONE, FL_NONE, FL_I64};
+  if (args.from.dtype != args.to.dtype || element_size >= std::ssize(kBits) || !kBits[element_size])
+    return false;
+  args.from.dtype = args.to.dtype = kBits[element_size];
+  return call.native(call.chip().op.copy, args, {&args.to, &args.from});
+}
+
 void copy_on_device(Op& op, const Tensor& to, const Tensor& from) {
-  // The iterator coalesces and orders the dimensions by `to`.
+  Call call(op, to);
+  // Not by an iterator, which costs as much as all the rest.
+  if (Space space(to.sizes()); space.ok()) {
+    space.add(call.view(to)), space.add(call.view(from));
+    space.finish();
+    if (copy_space(call, space, to.element_size())) return;
+  }
   auto iter = at::TensorIteratorConfig()
                   .check_all_same_dtype(false)
                   .set_check_mem_overlap(false)
@@ -257,20 +275,6 @@ void copy_on_device(Op& op, const Tensor& to, const Tensor& from) {
                   .build();
   static IteratorOp convert(
       "aten::copy_", [](Builder&, const Value* in, uint8_t, ScalarType) { return in[0]; }, true);
-  IteratorViews views;
-  Call call(op, to);
-  call.view(from);
-  if (views.fill(iter)) {
-    fl_copy_args args{views.tensors[1], views.tensors[0]};
-    if (call.native(call.chip().op.copy, args, {&args.to, &args.from})) return;
-    // Of one dtype, which the chip does not know: bit by bit.
-    constexpr uint8_t kBits[] = {FL_NONE, FL_U8, FL_I16, FL_NONE, FL_I32, FL_NONE, FL_NONE, FL_NONE, FL_I64};
-    uint8_t bits = to.element_size() < std::ssize(kBits) ? kBits[to.element_size()] : uint8_t{FL_NONE};
-    if (args.from.dtype == args.to.dtype && bits != FL_NONE) {
-      args.from.dtype = args.to.dtype = bits;
-      if (call.native(call.chip().op.copy, args, {&args.to, &args.from})) return;
-    }
-  }
   if (run_iterator(convert, iter)) return;
   // Neither copies this dtype: the host does.
   run_on_host(op, iter, [](at::TensorIterator& host) { host.output().copy_(host.input()); });
@@ -281,6 +285,17 @@ void fill_on_device(Op& op, const Tensor& to, const at::Scalar& value) {
   if (to.is_conj()) stored = value.conj();
   if (to.is_neg()) stored = -value;
   Tensor plain = as_stored(to);
+  Call call(op, plain);
+  auto fill = [&](const fl_tensor& view) {
+    fl_fill_args args{view, to_scalar(stored, view.dtype)};
+    return call.native(call.chip().op.fill, args, {&args.to});
+  };
+  Space space(plain.sizes());
+  if (space.ok()) {
+    space.add(call.view(plain));
+    space.finish();
+    if (fill(*space.tensors())) return;
+  }
   Tensor holder = plain;
   auto iter = at::TensorIteratorConfig()
                   .set_check_mem_overlap(false)
@@ -288,12 +303,9 @@ void fill_on_device(Op& op, const Tensor& to, const at::Scalar& value) {
                   .resize_outputs(false)
                   .add_output(holder)
                   .build();
+  // It may coalesce more dimensions than the ABI takes.
   IteratorViews views;
-  Call call(op, plain);
-  uint8_t dtype = to_dtype(plain.scalar_type());
-  TORCH_CHECK(views.fill(iter), "fill_: more than ", FL_MAX_DIMS, " dimensions that do not coalesce");
-  fl_fill_args args{views.tensors[0], to_scalar(stored, dtype)};
-  if (call.native(call.chip().op.fill, args, {&args.to})) return;
+  if (!space.ok() && views.fill(iter) && fill(views.tensors[0])) return;
   run_on_host(op, iter, [&](at::TensorIterator& host) { host.output().fill_(stored); });
 }
 

@@ -12,7 +12,7 @@
 #include <ATen/ops/tril_meta.h>
 #include <ATen/ops/triu_meta.h>
 
-#include "bridge/ops/programs.h"
+#include "bridge/copy.h"
 
 namespace fl::bridge {
 namespace {
@@ -66,12 +66,21 @@ Join join_of(const at::MaterializedITensorListRef& tensors, int64_t dim) {
 void join_into(Op& op, const at::MaterializedITensorListRef& tensors, const Join& join, const Tensor& out) {
   Call call(op, out);
   call.composed();  // a copy for each tensor
-  at::DimVector sizes(out.sizes());
+  fl_tensor place = call.view(out);
+  const int64_t step = out.stride(join.dim) * static_cast<int64_t>(out.element_size());
   int64_t at = 0;
   for (const Tensor& t : tensors) {
     if (skipped(t) || t.numel() == 0) continue;
-    if (C10_UNLIKELY(t.device() != out.device())) throw_mixed_devices(op, out.device(), t.device());
-    copy_step(out.narrow(join.dim, at, t.size(join.dim)), t);
+    fl_tensor from = call.view(t);
+    bool plain = !(t.is_conj() || t.is_neg() || out.is_conj() || out.is_neg());
+    bool done = false;
+    if (Space space(t.sizes()); plain && space.ok()) {
+      space.add(static_cast<char*>(place.data) + at * step, place.dtype, place.strides);
+      space.add(from);
+      space.finish();
+      done = copy_space(call, space, out.element_size());
+    }
+    if (!done) copy_step(out.narrow(join.dim, at, t.size(join.dim)), t);
     at += t.size(join.dim);
   }
 }
@@ -87,7 +96,9 @@ Tensor cat(const at::ITensorListRef& list, int64_t dim) {
       break;
     }
   TORCH_CHECK(lead, "torch.cat(): no tensor is on the device");
-  Tensor out = at::empty(join.sizes, lead->options().dtype(join.dtype).memory_format(join.format));
+  Tensor out = empty_on(lead->device(), join.sizes, {}, join.dtype);
+  if (join.format != at::MemoryFormat::Contiguous)
+    out.unsafeGetTensorImpl()->empty_tensor_restride(join.format);
   if (out.numel()) join_into(op, tensors, join, out);
   return out;
 }
