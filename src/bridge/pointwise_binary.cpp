@@ -303,6 +303,14 @@ static Tensor& add_out(const Tensor& self, const Tensor& other, const at::Scalar
   add_kernel(iter, alpha);
   return out;
 }
+// The iterator sees that the result is the first operand, and refuses another shape.
+static Tensor& add_inplace(Tensor& self, const Tensor& other, const at::Scalar& alpha) {
+  return add_out(self, other, alpha, self);
+}
+static Tensor& sub_inplace(Tensor& self, const Tensor& other, const at::Scalar& alpha) {
+  sub_check(self, other);
+  return add_out(self, other, -alpha, self);
+}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("masked_fill_.Scalar", masked_fill_scalar);
@@ -310,6 +318,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("equal", equal);
   m.impl("add.Tensor", add_tensor);
   m.impl("sub.Tensor", sub_tensor);
+  m.impl("add_.Tensor", add_inplace);
+  m.impl("sub_.Tensor", sub_inplace);
   m.impl("add.out", add_out);
   OUT(sub, out) OUT(mul, out) OUT(div, out) OUT(div, out_mode) OUT(remainder, Tensor_out) OUT(fmod, Tensor_out)
   OUT(atan2, out) OUT(bitwise_and, Tensor_out) OUT(bitwise_or, Tensor_out) OUT(bitwise_xor, Tensor_out)

@@ -79,7 +79,11 @@ def test_in_place_addmm():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64])
 def test_vectors(dtype):
     with no_fallback():
-        check(torch.mv, tensor(4, 6, dtype=dtype), tensor(6, dtype=dtype))
+        for m in (tensor(4, 6, dtype=dtype), tensor(6, 4, dtype=dtype).t(), tensor(4, 12, dtype=dtype)[:, ::2]):
+            check(torch.mv, m, tensor(6, dtype=dtype))
+            check(torch.mv, m, tensor(12, dtype=dtype)[::2])
+            check(lambda m, v: torch.mv(m.conj(), v.conj()), m, tensor(6, dtype=dtype))
+        check(lambda m, v, o: torch.mv(m, v, out=o), tensor(4, 6, dtype=dtype), tensor(6, dtype=dtype), torch.zeros(4, dtype=dtype))
         check(torch.dot, tensor(9, dtype=dtype), tensor(9, dtype=dtype, seed=2))
         check(torch.vdot, tensor(9, dtype=dtype), tensor(9, dtype=dtype, seed=2))
         check(torch.dot, tensor(18, dtype=dtype)[::2], tensor(9, dtype=dtype, seed=2))
@@ -99,6 +103,9 @@ def test_vectors(dtype):
         )
     check(torch.dot, tensor(0, dtype=dtype), tensor(0, dtype=dtype))
     check(torch.mv, tensor(4, 0, dtype=dtype), tensor(0, dtype=dtype))
+    for m, v in (((4, 6), (5,)), ((6,), (6,)), ((4, 6), (6, 1))):
+        with pytest.raises(RuntimeError, match="size mismatch|matrix @ vector"):
+            torch.mv(tensor(*m, dtype=dtype).to("fl"), tensor(*v, dtype=dtype).to("fl"))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

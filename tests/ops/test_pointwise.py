@@ -127,6 +127,37 @@ def test_in_place_and_out_on_views(name):
     check(step, base, uniform((4, 3), torch.float32, 2, low=0.5))
 
 
+IN_PLACE = [
+    lambda x, y: x.add_(y), lambda x, y: x.sub_(y, alpha=2), lambda x, y: x.mul_(y), lambda x, y: x.div_(y),
+    lambda x, y: x.pow_(y), lambda x, y: x.fmod_(y), lambda x, y: x.remainder_(y), lambda x, y: x.lt_(y),
+    lambda x, y: x.atan2_(y), lambda x, y: x.div_(y, rounding_mode="floor"), lambda x, y: x.addcmul_(y, y),
+    lambda x, y: x.lerp_(y, 0.5), lambda x, y: x.clamp_(max=y), lambda x, y: x.bitwise_and_(y), lambda x, y: x.xlogy_(y),
+    lambda x, y: x.pow_(2), lambda x, y: x.exp_(), lambda x, y: x.relu_(), lambda x, y: x.neg_(), lambda x, y: x.clamp_(1, 2),
+    lambda x, y: F.silu(x, inplace=True), lambda x, y: F.leaky_relu(x, inplace=True), lambda x, y: x.sigmoid_(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", IN_PLACE)
+@pytest.mark.parametrize("dtypes", [(torch.float32, torch.float32), (torch.int64, torch.int64), (torch.int32, torch.float32),
+                                    (torch.float16, torch.float32), (torch.float32, torch.int64), (torch.bool, torch.bool)], ids=str)  # fmt: skip
+@pytest.mark.parametrize("shapes", [((3, 4), (3, 4)), ((3, 4), (4,)), ((3, 4), ()), ((4,), (3, 4)), ((), (3,)), ((3, 1), (3, 4))])
+def test_in_place_is_the_cpus_or_refused_as_there(f, dtypes, shapes):
+    x, y = (make(s, t, k, low=1.0, high=3.0) for k, (s, t) in enumerate(zip(shapes, dtypes, strict=True)))
+    try:
+        f(x.clone(), y)
+    except NotImplementedError:
+        return  # PyTorch has no kernel for the dtype; the chip may
+    except Exception as error:
+        there = x.to("fl")
+        with pytest.raises(type(error)) as got:
+            f(there, y.to("fl"))
+        assert torch.equal(there.cpu(), x), "nothing has been changed"
+        if "broadcast shape" in str(error) or "can't be cast" in str(error):
+            assert str(got.value) == str(error)
+        return
+    check(f, x, y, tolerance=wide(dtypes[0]))
+
+
 def test_out_of_another_dtype_is_cast_or_refused():
     a, b = uniform((5,), torch.float32, 1), uniform((5,), torch.float32, 2)
     check_or_refused(lambda a, b, o: torch.add(a, b, out=o), a, b, torch.empty(5, dtype=torch.float64))

@@ -2,6 +2,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/addbmm_native.h>
 #include <ATen/ops/addmv_meta.h>
+#include <ATen/ops/mv_native.h>
 
 #include "bridge/ops/programs.h"
 
@@ -241,6 +242,26 @@ Tensor& addmv_out(const Tensor& c, const Tensor& a, const Tensor& vector, const 
   return fallback<ATEN_OP2(addmv, out)>(c, a, vector, beta, alpha, out);
 }
 
+// PyTorch's makes a result through the dispatcher, and views of three operands.
+Tensor mv(const Tensor& a, const Tensor& vector) {
+  static Op op("aten::mv");
+  Call call(op, a);
+  uint8_t dtype = dtype_of(a);
+  if (a.dim() != 2 || vector.dim() != 1 || a.size(1) != vector.size(0) || a.numel() == 0 ||
+      a.scalar_type() != vector.scalar_type() || !gemm_operand(a).is_same(a) || vector.is_conj() ||
+      vector.is_neg() || !call.claims(FL_ENTRY_GEMM, FL_ANY, dtype))
+    return at::native::mv(a, vector);
+  Tensor out = empty_like(a, {a.size(0)}, a.scalar_type());
+  fl_tensor v = call.view(vector), o = call.view(out);
+  Matrix ma = matrix(call.view(a)), mb(v, 1, v.sizes[0], 1, 0, v.strides[0], 1),
+         mo(o, 1, o.sizes[0], 1, 0, o.strides[0], 1);
+  uint8_t type = to_register(a.scalar_type());
+  fl_gemm_args args{ma.view, mb.view, mo.view, nullptr, to_scalar(kOne, type), to_scalar(kZero, type),
+                    nullptr, nullptr, nullptr};
+  if (call.native(call.chip().op.gemm, args, {&ma.view, &mb.view, &mo.view})) return out;
+  return at::native::mv(a, vector);
+}
+
 void check_dot(const char* name, const Tensor& a, const Tensor& b) {
   TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(),
               "D tensors");
@@ -280,6 +301,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("baddbmm", baddbmm);
   m.impl("baddbmm.out", baddbmm_out);
   m.impl("addmv.out", addmv_out);
+  m.impl("mv", mv);
   m.impl("dot", dot);
   m.impl("vdot", vdot);
   // PyTorch's own loops over addmm_: device-neutral.
