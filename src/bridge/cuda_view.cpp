@@ -70,7 +70,7 @@ struct Library {
   const char* names = nullptr;
   const ElfW(Rela) * tables[2] = {nullptr, nullptr};
   size_t counts[2] = {0, 0};
-  bool uses_c10 = false;
+  bool is_c10 = false, uses_c10 = false;
 
   explicit Library(const dl_phdr_info& info) {
     const ElfW(Dyn)* dynamic = nullptr;
@@ -112,7 +112,7 @@ struct Library {
     // Relative relocations come first, are the large majority and have no symbol.
     if (tables[1] && relative <= counts[1]) tables[1] += relative, counts[1] -= relative;
     const char* slash = strrchr(info.dlpi_name, '/');
-    uses_c10 = strncmp(slash ? slash + 1 : info.dlpi_name, "libc10.so", 9) == 0;
+    is_c10 = uses_c10 = strncmp(slash ? slash + 1 : info.dlpi_name, "libc10.so", 9) == 0;
     for (const ElfW(Dyn)* d = dynamic; d->d_tag != DT_NULL && !uses_c10; ++d) {
       uses_c10 = d->d_tag == DT_NEEDED && strncmp(names + d->d_un.d_val, "libc10.so", 9) == 0;
     }
@@ -155,14 +155,17 @@ unsigned long long libraries_loaded() {
   return adds;
 }
 
-// One pass for both hooks: the cost is reading some 100,000 symbol names.
+// One pass for both hooks: the cost is reading symbols' names, so those that a library defines itself, which
+// are most, are passed over; libc10 alone defines these two.
 void patch_library(const dl_phdr_info& info, const Library& library) {
   for (int t = 0; t < 2; ++t) {
     for (size_t i = 0; library.tables[t] && i < library.counts[t]; ++i) {
       const ElfW(Rela) & entry = library.tables[t][i];
       unsigned kind = ELF64_R_TYPE(entry.r_info);
       if (kind != kSlotKinds[0] && kind != kSlotKinds[1]) continue;
-      const char* name = library.names + library.symbols[ELF64_R_SYM(entry.r_info)].st_name;
+      const ElfW(Sym) & symbol = library.symbols[ELF64_R_SYM(entry.r_info)];
+      if (symbol.st_shndx != SHN_UNDEF && !library.is_c10) continue;
+      const char* name = library.names + symbol.st_name;
       for (Hook* hook : {&parse_hook(), &print_hook()}) {
         if (!hook->on || strcmp(name, hook->symbol) != 0) continue;
         void** slot = reinterpret_cast<void**>(info.dlpi_addr + entry.r_offset);

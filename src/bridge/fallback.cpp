@@ -9,7 +9,7 @@
 #include <sstream>
 #include <unordered_set>
 
-#include "bridge/bridge.h"
+#include "bridge/fallback.h"
 #include "bridge/generator.h"
 
 namespace fl::bridge {
@@ -353,10 +353,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
+void set_fallback(c10::DispatchKey key, torch::CppFunction function) {
+  auto* kept = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);  // for good
+  kept->fallback(std::move(function));
 }
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+
+// Sparse: ops/sparse_generic.cpp; quantized: ops/quantized.cpp.  A compressed tensor comes to be without an
+// operator of ours.
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
 }
 TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from child import run_forked
 from family import assert_same, check, no_fallback, tensor, to_device
 
 TYPES = [torch.qint8, torch.quint8, torch.qint32]
@@ -100,6 +101,18 @@ def test_everything_else_says_what_to_do():
             f()
     with pytest.raises(RuntimeError, match="dequantize"):
         torch.zeros(3, device="fl").copy_(t)
+
+
+def test_the_first_quantized_tensor_of_a_process():
+    programs = [
+        "torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)",
+        "torch._empty_affine_quantized([3], scale=0.1, zero_point=0, dtype=torch.qint8, device='fl')",
+        "torch._make_per_tensor_quantized_tensor(x.to(torch.int8), 0.1, 0)",
+        "torch.quantize_per_tensor(x.cpu(), 0.1, 0, torch.qint8).to('fl')",
+    ]
+    for made in programs:
+        done = run_forked(f"import torch; x = torch.ones(3, device='fl'); {made}.sum()", check=False)
+        assert "NotImplementedError" in done.stderr and "dequantize" in done.stderr, made
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

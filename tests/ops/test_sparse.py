@@ -9,6 +9,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+from child import run_forked
 from family import DEVICE, no_fallback, tensor
 
 warnings.filterwarnings("ignore", message="Sparse .* tensor support is in beta")
@@ -472,3 +473,11 @@ def test_what_only_the_cpu_has_is_announced_and_what_nobody_has_is_refused():
     for fn in (torch.cos, lambda t: t.max()):
         with pytest.raises(NotImplementedError, match="Could not run"):
             fn(coo(5, 6).to(DEVICE))
+
+
+def test_the_first_sparse_tensor_of_a_process_falls_back_too():
+    # The fallback for these tensors is set when the first is made.
+    for made in ("x.to_sparse()", "x.cpu().to_sparse().to('fl')", "torch.zeros(3, device='fl', layout=torch.sparse_coo)",
+                 "torch.sparse_coo_tensor([[0], [1]], [2.0], (2, 2), device='fl')"):  # fmt: skip
+        done = run_forked(f"import torch; x = torch.eye(3, device='fl'); torch.cos({made})", check=False)
+        assert "neither this device nor PyTorch's CPU has a kernel for them" in done.stderr, done.stderr

@@ -30,6 +30,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "bridge/expr.h"
+#include "bridge/fallback.h"
 #include "bridge/ops/programs.h"
 
 namespace fl::bridge {
@@ -227,6 +228,20 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
   return copy_from(self, dst, false);
 }
 
+// Everything else.
+void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(), " is not there for quantized tensors on ",
+                              kDevice, ": use dequantize() before it, or .cpu()");
+}
+// Each quantized tensor is made by an operator that calls this.
+void refuse_elsewhere() {
+  static const bool done [[maybe_unused]] = [] {
+    set_fallback(c10::DispatchKey::QuantizedPrivateUse1,
+                 torch::CppFunction::makeFromBoxedFunction<&refuse>());
+    return true;
+  }();
+}
+
 // PyTorch's functions allocate on the current device: it is the tensor's, or the one asked for, here.
 template <class T>
 void find_device(std::optional<c10::Device>&, const T&) {}
@@ -242,18 +257,13 @@ struct There;
 template <class R, class... A, R (*F)(A...)>
 struct There<F> {
   static R call(A... arguments) {
+    refuse_elsewhere();
     std::optional<c10::Device> device;
     (find_device(device, arguments), ...);
     c10::OptionalDeviceGuard guard(device && device->has_index() ? device : std::nullopt);
     return F(arguments...);
   }
 };
-
-// Everything else.
-void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().operator_name(), " is not there for quantized tensors on ",
-                              kDevice, ": use dequantize() before it, or .cpu()");
-}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("quantize_per_tensor", There<&at::native::quantize_per_tensor>::call);
@@ -293,10 +303,6 @@ TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
   m.impl("equal", equal);
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);
-}
-
-TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-#include "bridge/bridge.h"
+#include "bridge/fallback.h"
 
 namespace fl::bridge {
 namespace {
@@ -17,6 +17,7 @@ class Generic final : public c10::OperatorKernel {
  public:
   Generic(DispatchKey host, bool counted) : host_(host), counted_(counted) {}
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    if (host_ == DispatchKey::SparseCPU) fall_back_elsewhere();
     if (counted_) record(op).composed.fetch_add(1, std::memory_order_relaxed);
     // New sparse tensors are made on the current device.
     const c10::OptionalDeviceGuard guard(device_of(torch::jit::last(*stack, op.schema().arguments().size())));
@@ -24,6 +25,14 @@ class Generic final : public c10::OperatorKernel {
   }
 
  private:
+  // Each COO tensor is made by an operator below.
+  static void fall_back_elsewhere() {
+    static const bool done [[maybe_unused]] = [] {
+      set_fallback(DispatchKey::SparsePrivateUse1,
+                   torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
+      return true;
+    }();
+  }
   static std::optional<c10::Device> device_of(c10::ArrayRef<c10::IValue> arguments) {
     std::optional<c10::Device> found;
     for (const c10::IValue& v : arguments) {
