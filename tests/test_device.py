@@ -4,7 +4,7 @@ import threading
 
 import pytest
 import torch
-from child import run_child
+from child import run_child, run_forked
 
 D = "fl:0"
 two_devices = pytest.mark.skipif(torch.fl.device_count() < 2, reason="needs FL_SIM_DEVICES=2")
@@ -101,7 +101,7 @@ def test_storage_resize_stays_on_its_device():
 
 
 def test_cpu_backward_starts_no_device():
-    run_child(
+    run_forked(
         """
         import torch
         from torch_fl import _native

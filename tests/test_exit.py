@@ -1,7 +1,7 @@
 """The process ends with status 0 and without a word, whatever was going on."""
 
 import pytest
-from child import run_child
+from child import run_child, run_forked
 
 PROGRAMS = {
     "import": "import torch",
@@ -55,17 +55,16 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_exit_is_clean(name):
-    for _ in range(2):
-        out = run_child(PROGRAMS[name], FL_SIM_DEVICES="4")
-        assert out.stderr == ""
+    for run in (run_child, run_forked):
+        assert run(PROGRAMS[name], FL_SIM_DEVICES="4").stderr == ""
 
 
 @pytest.mark.parametrize("devices", ["1", "4"])
 def test_exit_right_after_the_first_backward_many_times(devices):
     # Before the engine's threads were waited for, 4 of 9 such runs aborted.
     # Whether they were, only the log tells: an abort is a matter of luck.
-    for _ in range(4):
-        said = run_child(PROGRAMS["first backward"], FL_SIM_DEVICES=devices, FL_LOG="debug").stderr
+    for run in (run_child, *[run_forked] * 3):
+        said = run(PROGRAMS["first backward"], FL_SIM_DEVICES=devices, FL_LOG="debug").stderr
         assert [line for line in said.splitlines() if "DEBUG: loading the chip" not in line] == []
 
 

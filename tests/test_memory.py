@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from child import run_child
+from child import run_forked
 
 D = "fl:0"
 
@@ -100,7 +100,7 @@ def test_the_limit_is_kept():
 
 
 def test_cached_memory_is_given_back_before_giving_up():
-    out = run_child(
+    out = run_forked(
         """
         import torch
         blocks = [torch.empty(8 << 20, dtype=torch.uint8, device="fl") for _ in range(6)]

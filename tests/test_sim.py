@@ -4,7 +4,7 @@ import time
 
 import pytest
 import torch
-from child import run_child
+from child import run_forked
 
 
 def test_a_host_read_of_device_memory_faults():
@@ -15,7 +15,7 @@ def test_a_host_read_of_device_memory_faults():
         print("reading", flush=True)
         ctypes.string_at(x.data_ptr(), 4)
     """
-    done = run_child(code, check=False)
+    done = run_forked(code, check=False)
     assert "reading" in done.stdout
     assert done.returncode == -11, done  # SIGSEGV
 
@@ -76,7 +76,7 @@ def test_an_ordered_fault_reaches_python(orders, call, error, words):
         if not {orders!r}.startswith("lost"):
             assert (x + 1).sum().item() == 64 * 64 * 2    # the process goes on
     """
-    run_child(code)
+    run_forked(code)
 
 
 def test_a_hanging_kernel_is_named_after_the_time_limit():
@@ -94,7 +94,7 @@ def test_a_hanging_kernel_is_named_after_the_time_limit():
                 raise SystemExit("no error")
             assert "aten::mm" in text and "sync" in text.lower(), text
     """
-    run_child(code)
+    run_forked(code)
 
 
 def test_a_lost_device_leaves_the_others():
@@ -111,7 +111,7 @@ def test_a_lost_device_leaves_the_others():
                 raise SystemExit("no error")
         assert (x + 1).tolist() == [2] * 8
     """
-    run_child(code, FL_SIM_DEVICES="2")
+    run_forked(code, FL_SIM_DEVICES="2")
 
 
 def test_memory_limit_gives_out_of_memory_with_the_numbers_and_goes_on():
@@ -125,13 +125,13 @@ def test_memory_limit_gives_out_of_memory_with_the_numbers_and_goes_on():
         assert "sim" in text and "free" in text and "iB" in text, text
         assert torch.empty(1 << 20, device="fl:0").fill_(2).sum().item() == 2 << 20
     """
-    run_child(code, FL_SIM_MEMORY="256M")
+    run_forked(code, FL_SIM_MEMORY="256M")
 
 
 def test_bad_orders_are_refused_by_name():
     with pytest.raises(ValueError, match="nonsense"), torch.fl.sim.faults("nonsense:1"):
         pass
-    done = run_child(
+    done = run_forked(
         "import torch; torch.ones(1, device='fl:0')", check=False, FL_SIM_FAULTS="kernel=nothing:1"
     )
     assert done.returncode != 0 and "nothing" in done.stderr
