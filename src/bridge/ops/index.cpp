@@ -212,22 +212,32 @@ Tensor& gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool sp
   return fallback<ATEN_OP2(gather, out)>(self, dim, index, sparse_grad, out);
 }
 
-// out = self, then scattered into.  A mode that the chip lacks for a narrow dtype
-// is done in a wide one.  False: the chip cannot; `out` holds self.
+bool scatters(const Call& call, int mode, ScalarType dtype) {
+  return call.claims(FL_ENTRY_SCATTER, mode, to_dtype(dtype)) ||
+         combined_in(call, static_cast<uint16_t>(mode), dtype) != dtype ||
+         scatters_by_order(call, mode, dtype);
+}
+
+// out = self, then scattered into.  A mode that the chip lacks for a narrow dtype is done in a wide one.
+// False: the chip cannot; nothing has happened.
 bool scatter_over(Call& call, int mode, const Tensor& self, int64_t dim, const Tensor& index,
                   const Tensor& part, const Tensor& out) {
+  if (!scatters(call, mode, out.scalar_type())) return false;
   if (!out.is_same(self)) const_cast<Tensor&>(out).copy_(self);
   if (index.numel() == 0) return true;
-  if (!call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out))) {
-    const ScalarType type = combined_in(call, static_cast<uint16_t>(mode), out.scalar_type());
-    if (type == out.scalar_type()) return false;
-    call.composed();
+  if (call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out))) return along(call, mode, out, dim, index, part);
+  call.composed();
+  const ScalarType type = combined_in(call, static_cast<uint16_t>(mode), out.scalar_type());
+  if (type != out.scalar_type()) {
     Tensor wide = out.to(type);
     if (!along(call, mode, wide, dim, index, part.to(type))) return false;
     const_cast<Tensor&>(out).copy_(wide);
     return true;
   }
-  return along(call, mode, out, dim, index, part);
+  Tensor place = at_least_1d(index), from = part;
+  if (part.dim() == place.dim())
+    for (int64_t d = 0; d < place.dim(); ++d) from = from.narrow(d, 0, place.size(d));
+  return scatter_by_order(call, mode, at_least_1d(out), dim, place, from.expand(place.sizes()));
 }
 
 Tensor value_of(const at::Scalar& value, const Tensor& like) { return at::full({}, value, like.options()); }
@@ -283,19 +293,6 @@ Tensor& scatter_add_out(const Tensor& self, int64_t dim, const Tensor& index, co
   return fallback<ATEN_OP2(scatter_add, out)>(self, dim, index, src, out);
 }
 
-// What a place holds before the first value arrives, when self does not count.
-at::Scalar identity(c10::string_view reduce, ScalarType dtype) {
-  if (reduce == "prod") return 1;
-  if (reduce == "sum" || reduce == "mean") return 0;
-  bool low = reduce == "amax";
-  if (at::isFloatingType(dtype)) return low ? -INFINITY : INFINITY;
-  if (dtype == at::kBool) return !low;
-  int64_t bits = 8 * static_cast<int64_t>(c10::elementSize(dtype)),
-          top = std::numeric_limits<int64_t>::max() >> (64 - bits);
-  if (dtype == at::kByte) return low ? 0 : 255;
-  return low ? -top - 1 : top;
-}
-
 Tensor& scatter_reduce_two_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                                c10::string_view reduce, bool include_self, Tensor& out) {
   static Op op("aten::scatter_reduce.two_out");
@@ -306,13 +303,11 @@ Tensor& scatter_reduce_two_out(const Tensor& self, int64_t dim, const Tensor& in
              : reduce == "amax" ? FL_SCATTER_MAX
              : reduce == "amin" ? FL_SCATTER_MIN
                                 : FL_SCATTER_ADD;
-  uint8_t dtype = dtype_of(out);
-  if (!call.claims(FL_ENTRY_SCATTER, mode,
-                   at::isReducedFloatingType(out.scalar_type()) ? uint8_t{FL_F32} : dtype))
+  if (!scatters(call, mode, out.scalar_type()))
     return fallback<ATEN_OP2(scatter_reduce, two_out)>(self, dim, index, src, reduce, include_self, out);
   call.composed();
   Tensor from = self;
-  if (!include_self) from = self.scatter(dim, index, identity(reduce, self.scalar_type()));
+  if (!include_self) from = self.scatter(dim, index, scatter_identity(mode, self.scalar_type()));
   if (!scatter_over(call, mode, from, dim, index, at_least_1d(src), out))
     throw_refused(call, "scatter", out.scalar_type());
   if (reduce == "mean" && index.numel()) {

@@ -39,6 +39,15 @@ bool scatter_into(Call& call, uint16_t mode, const Tensor& to, const Tensor& fro
                   std::initializer_list<const Tensor*> indices, std::initializer_list<Axis> axes,
                   uint32_t flags = 0);
 
+// What FL_SCATTER_… leaves any value as it is.
+at::Scalar scatter_identity(int mode, ScalarType dtype);
+
+// to[index along dim] (mode)= from, for a mode that the chip does not claim; index and from have the same
+// sizes, and at least one dimension.  scatters_by_order says first whether the chip can.
+bool scatters_by_order(const Call& call, int mode, ScalarType dtype);
+bool scatter_by_order(Call& call, int mode, const Tensor& to, int64_t dim, const Tensor& index,
+                      const Tensor& from);
+
 // The same on a space whose operands are out, from, indices… (scatter: to, from, indices…).
 bool gather_space(Call& call, const Space& space, const int64_t* sizes, const int64_t* strides,
                   uint32_t flags);
