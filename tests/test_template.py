@@ -113,3 +113,163 @@ def test_windows_and_interpolation_on_mandatory_entries_alone():
             torch.testing.assert_close(there.grad.cpu(), here.grad, rtol=1e-4, atol=1e-4, msg=lambda m: f"{name}: {m}")
     """
     run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+
+
+def test_optional_opcodes_are_formulas():
+    code = """
+        import math, torch
+
+        torch.fl.config.fallback = "error"
+        line = torch.linspace(-10, 12, 1201)
+        sizes = torch.logspace(-30, 30, 301)
+        ends = torch.tensor([0.0, -0.0, 1, 2, -1, math.inf, -math.inf, math.nan])
+        x = torch.cat([line, sizes, ends])
+        unit = torch.cat([torch.linspace(-1, 1, 801), torch.logspace(-30, -0.01, 200), 1 - torch.logspace(-6, -1, 99), ends])
+        functions = {
+            "lgamma": x, "digamma": x, "erfinv": unit, "i0": line * 3, "special.i0e": x, "special.i1": line * 3,
+            "special.i1e": x, "special.ndtri": unit, "special.log_ndtr": x.clamp(-1e15, 1e15), "special.erfcx": x,
+        }
+        for name, values in functions.items():
+            f = torch
+            for part in name.split("."):
+                f = getattr(f, part)
+            want, got = f(values.double()).float(), f(values.to("template:0")).cpu()
+            # A root of the function is found to the precision of its neighbours.
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=2e-6, equal_nan=True, msg=lambda m: f"{name}: {m}")
+        positive = torch.cat([torch.linspace(0.05, 12, 300), torch.logspace(-3, 6, 100)])
+        between = line[line.frac().abs() > 0.02]
+        for n in (1, 2, 3, 6):
+            for values in (positive, between)[: 1 + n % 2]:  # of even order it has roots left of 0
+                want, got = torch.polygamma(n, values.double()).float(), torch.polygamma(n, values.to("template:0")).cpu()
+                torch.testing.assert_close(got, want, rtol=2e-5, atol=1e-6, msg=lambda m: f"polygamma {n}: {m}")
+        for s in (1.5, 3.0, 20.0):
+            want = torch.special.zeta(torch.tensor(s).double(), positive.double()).float()
+            got = torch.special.zeta(torch.tensor(s).to("template:0"), positive.to("template:0")).cpu()
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-37)
+        normal = torch.cat([line, sizes, -sizes, ends])
+        there = normal.to("template:0")
+        for got, want in zip(torch.frexp(there), torch.frexp(normal)):
+            finite = normal.isfinite()
+            assert torch.equal(got.cpu()[finite], want[finite])
+        other = normal.flip(0)
+        got, want = torch.nextafter(there, other.to("template:0")).cpu(), torch.nextafter(normal, other)
+        assert torch.equal(got.nan_to_num(7), want.nan_to_num(7))
+    """
+    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+
+
+def test_dtypes_that_the_chip_lacks_move_and_convert():
+    code = """
+        import math, torch
+
+        torch.fl.config.fallback = "error"
+        generator = torch.Generator().manual_seed(2)
+        floats = torch.cat([
+            torch.randn(2000, generator=generator) * torch.logspace(-37, 37, 2000),
+            torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 65504, 65519.9, 65520, 6e-8, 2.9e-8, 6.1e-5, 2049]),
+        ])
+        halves = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.half)
+        doubles = torch.cat([
+            torch.randn(2000, generator=generator).double() * torch.logspace(-37, 300, 2000, dtype=torch.double),
+            floats.double(), torch.tensor([1 + 2**-24, 1 + 3 * 2**-24, 1e39, -(2.0**63), 12345678901234.7]).double(),
+        ])
+        wholes = torch.cat([
+            torch.randint(-(2**63), 2**63 - 1, (2000,), generator=generator),
+            torch.tensor([-(2**63), 2**63 - 1, 2**53 + 1, 2**53 + 3, 2**54 + 2, 0, 1, -1]),
+        ])
+
+        def same(got, want, what):
+            got = got.cpu()
+            assert got.dtype == want.dtype, what
+            if want.is_complex():
+                got, want = torch.view_as_real(got), torch.view_as_real(want)
+            both = got.isnan() & want.isnan()
+            wrong = ~(both | ((got == want) & (got.signbit() == want.signbit())))
+            assert not wrong.any(), (what, got[wrong][:4], want[wrong][:4])
+
+        for source, targets in {
+            floats: (torch.half, torch.double, torch.cfloat, torch.cdouble, torch.complex32),
+            halves: (torch.float, torch.double, torch.cfloat),
+            doubles: (torch.float, torch.cfloat, torch.bool),
+            doubles[doubles.abs() < 2.0**63]: (torch.long,),
+            wholes: (torch.double, torch.cdouble),
+        }.items():
+            there = source.to("template:0")
+            for target in targets:
+                same(there.to(target), source.to(target), (source.dtype, target))
+            assert there.clone().dtype == source.dtype
+            same(there.view(-1, 2)[: , 1].clone() if len(source) % 2 == 0 else there[1::2].clone(),
+                 source.view(-1, 2)[:, 1] if len(source) % 2 == 0 else source[1::2], "strided")
+        same((halves.to("template:0") + 1.5) * 3, (halves + 1.5) * 3, "half arithmetic")
+        for dtype, value in ((torch.half, 1.1), (torch.double, 0.1), (torch.cfloat, 1 - 2j), (torch.cdouble, 0.1j)):
+            same(torch.full((3, 2), value, dtype=dtype, device="template:0"), torch.full((3, 2), value, dtype=dtype), dtype)
+    """
+    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+
+
+def test_complex_numbers_are_pairs():
+    code = """
+        import torch
+
+        torch.fl.config.fallback = "error"
+        generator = torch.Generator().manual_seed(3)
+        z, w = torch.randn(2, 6, 7, dtype=torch.cfloat, generator=generator)
+        functions = {name: getattr(torch, name) for name in '''
+            abs angle conj_physical cos cosh exp exp2 log log10 log2 neg reciprocal rsqrt sgn sigmoid sin sinh sqrt square
+            tan tanh'''.split()}
+        for name, f in functions.items():
+            torch.testing.assert_close(f(z.to("template:0")).cpu(), f(z), rtol=2e-5, atol=1e-6, msg=lambda m: f"{name}: {m}")
+        both = {
+            "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "pow": torch.pow, "eq": torch.eq,
+            "where": lambda a, b: torch.where(a.real > 0, a, b), "number": lambda a, b: a * (2 - 1j) + 3,
+            "real": lambda a, b: torch.complex(a.real, b.imag) * b.real, "polar": lambda a, b: torch.polar(a.abs(), b.real),
+            "in place": lambda a, b: a.clone().t().mul_(b.t()), "lazy": lambda a, b: a.conj() * b.mT.mH.imag,
+            "fft": lambda a, b: torch.fft.ifftn(torch.fft.fft2(a) * b), "hfft": lambda a, b: torch.fft.hfft(a),
+        }
+        for name, f in both.items():
+            got, want = f(z.to("template:0"), w.to("template:0")).cpu(), f(z, w)
+            torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-6, msg=lambda m: f"{name}: {m}")
+        # What a pair cannot do runs on the CPU, and says so.
+        try:
+            torch.asin(z.to("template:0"))
+        except NotImplementedError as error:
+            assert "asin" in str(error)
+        else:
+            raise SystemExit("no error")
+    """
+    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+
+
+def test_scatter_with_modes_that_the_chip_lacks():
+    code = """
+        import torch
+
+        torch.fl.config.fallback = "error"
+        generator = torch.Generator().manual_seed(4)
+        self, source = torch.randn(9, 5, generator=generator), torch.randn(40, 6, generator=generator)
+        source[3, 2] = float("nan")
+        index = torch.randint(0, 9, (33, 4), generator=generator)
+        whole = (self * 5).int(), (source.nan_to_num(0) * 5).int()
+        for reduce in ("prod", "amin", "amax", "mean", "sum"):
+            for include in (True, False):
+                for a, b in ((self, source), whole, (self.half(), source.half()), tuple(t.to(torch.uint8) for t in whole)):
+                    def run(device):
+                        return a.to(device).scatter_reduce(0, index.to(device), b.to(device), reduce, include_self=include)
+                    exact = not a.is_floating_point()
+                    tolerance = dict(rtol=0, atol=0) if exact else dict(rtol=2e-3 if a.dtype == torch.half else 1e-5, atol=1e-5)
+                    torch.testing.assert_close(
+                        run("template:0").cpu(), run("cpu"), equal_nan=True, **tolerance,
+                        msg=lambda m: f"{reduce} {include} {a.dtype}: {m}")
+        x = self.to("template:0")
+        got = x.clone().scatter_(0, index.to(x.device), source.to(x.device), reduce="multiply").cpu()
+        torch.testing.assert_close(got, self.clone().scatter_(0, index, source, reduce="multiply"), equal_nan=True)
+        got = x.index_reduce(1, torch.tensor([3, 3, 0]).to(x.device), source[:9, :3].to(x.device), "amax").cpu()
+        torch.testing.assert_close(got, self.index_reduce(1, torch.tensor([3, 3, 0]), source[:9, :3], "amax"), equal_nan=True)
+        try:
+            x.scatter_reduce(0, torch.full((1, 1), 9).to(x.device), x, "prod").cpu()
+        except (IndexError, RuntimeError) as error:
+            assert "out of range" in str(error) or "out of bounds" in str(error), error
+        else:
+            raise SystemExit("no error")
+    """
+    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))

@@ -14,6 +14,8 @@
 
 #include "bridge/iterator.h"
 #include "bridge/ops/programs.h"
+#include "program/expansions.h"
+#include "program/series.h"
 
 namespace fl::bridge {
 
@@ -68,7 +70,7 @@ constexpr double kQ1[] = {0.37421499221959181,     -0.00076971670576402918, 1.45
                           8.3155863215946187e-10,  -1.4842814504504144e-10, 3.1143942213346517e-11,
                           -7.0280113491491644e-12, 1.796964474573459e-12,   -8.412485658069601e-13,
                           2.8960940831153833e-13};
-// K exp(x) sqrt(x) beyond 2: 2 / x = (t + 1) / 2.  I exp(-x) sqrt(x) beyond 8: 8 / x = (t + 1) / 2.
+// K exp(x) sqrt(x) beyond 2: 2 / x = (t + 1) / 2.
 constexpr double kK0[] = {
     1.2185953385133905,      -0.031071461824889898,   0.0030328918102753206,  -0.0004797690567328844,
     9.9560547420294196e-05,  -2.4735205428489719e-05, 7.0022456457556507e-06, -2.1911673837417864e-06,
@@ -83,20 +85,6 @@ constexpr double kK1[] = {
     -1.9817577141591116e-08, 9.2138940202895327e-09, -4.331939985658629e-09,  7.9662427985040938e-10,
     -8.3362271959914559e-11, 1.3615859404460648e-09, -8.9085967109239058e-10, -4.7744112178509504e-10,
     3.3867804167808003e-10,  1.9273808087540517e-10, -1.1931668393112158e-10};
-constexpr double kI0[] = {
-    0.4021765094450081,      0.0033605519836677504,  0.00013621607438984735,  1.1143033800708978e-05,
-    1.4838476651250266e-06,  2.9735960465627118e-07, 8.8720343833141438e-08,  3.9328893751146339e-08,
-    2.1566251453104354e-08,  7.5343558438033418e-09, -6.8493381882867694e-09, -1.3326094405766387e-08,
-    -5.0381064879032845e-09, 7.3359687108161536e-09, 6.5601387469170574e-09,  -3.1346276429240787e-09,
-    -4.5755534245349734e-09, 1.1050558794424347e-09, 2.1968921378829006e-09,  -2.8033819978869995e-10,
-    -6.6332871125470836e-10, 3.6293552297187331e-11, 9.3650868928181903e-11};
-constexpr double kI1[] = {
-    0.38939845902587233,     -0.0097495771932356347,  -0.0002192357638317243,  -1.5038547209501858e-05,
-    -1.8349102358955385e-06, -3.4838534380376333e-07, -1.000109565963654e-07,  -4.3131964899777332e-08,
-    -2.3392503748018581e-08, -8.4091820404429177e-09, 6.8401389977069586e-09,  1.3958551001385955e-08,
-    5.59337010179061e-09,    -7.4444414771972697e-09, -6.9838396248958659e-09, 3.0868867367227251e-09,
-    4.8105974050899441e-09,  -1.0594544160443166e-09, -2.297004161885201e-09,  2.6340771095136483e-10,
-    6.917089294193807e-10,   -3.3654318531801763e-11, -9.7523972041381941e-11};
 // Ai exp(zeta) x**(1/4) beyond 2, zeta = 2/3 x**(3/2); P and zeta * Q of Ai(-x) beyond 3.
 constexpr double kAiry[] = {
     0.27749080246165458,     -0.0041223805958495764,  0.00039865677489458394, -6.4275922768988693e-05,
@@ -121,28 +109,6 @@ constexpr double kAiryQ[] = {
     4.9784950045132974e-09, -5.1557140875188767e-09, -2.2360507808420878e-09, 2.1977682279067092e-09,
     4.6846130696023232e-10, -4.3392587194472698e-10};
 
-template <class Table>
-static Expr polynomial(Expr t, const Table& table) {
-  size_t n = std::size(table);
-  Expr sum = t.like(table[n - 1]);
-  for (size_t k = n - 1; k-- > 0;) sum = sum * t + table[k];
-  return sum;
-}
-
-// sum of w**k / (k! (k + order)!) × factor(k), k < terms.
-template <class Factor>
-static Expr bessel_series(Expr w, int order, int terms, Factor&& factor) {
-  std::vector<double> table;
-  double size = 1;
-  for (int k = 0; k < terms; ++k) {
-    if (k) size /= double(k) * (k + order);
-    table.push_back(size * factor(k));
-  }
-  return polynomial(w, table);
-}
-static Expr plain_series(Expr w, int order, int terms) {
-  return bessel_series(w, order, terms, [](int) { return 1.0; });
-}
 // 1 + 1/2 + … + 1/k.
 static double harmonic(int k) {
   double sum = 0;
@@ -189,16 +155,6 @@ static Expr bessel_y1(Expr x) {
   return select(x == 0, x.like(-kInf), select(x < 8, near, w.q * w.minus - w.p * w.plus));
 }
 
-static Expr modified_i0(Expr signed_x) {
-  Expr x = abs(signed_x);
-  Expr far = exp(x) * polynomial(16.0 / x - 1.0, kI0) / sqrt(x);
-  return select(x <= 8, plain_series(x * x * 0.25, 0, 26), far);
-}
-static Expr modified_i1(Expr signed_x) {
-  Expr x = abs(signed_x);
-  Expr far = exp(x) * polynomial(16.0 / x - 1.0, kI1) / sqrt(x);
-  return select(x <= 8, signed_x * 0.5 * plain_series(x * x * 0.25, 1, 26), select(signed_x < 0, -far, far));
-}
 // scaled: times exp(x).
 static Expr modified_k0(Expr x, bool scaled) {
   Expr w = x * x * 0.25;
@@ -269,8 +225,8 @@ STUB(special_bessel_j0_stub, "aten::special_bessel_j0", bessel_j0(x))
 STUB(special_bessel_j1_stub, "aten::special_bessel_j1", bessel_j1(x))
 STUB(special_bessel_y0_stub, "aten::special_bessel_y0", bessel_y0(x))
 STUB(special_bessel_y1_stub, "aten::special_bessel_y1", bessel_y1(x))
-STUB(special_modified_bessel_i0_stub, "aten::special_modified_bessel_i0", modified_i0(x))
-STUB(special_modified_bessel_i1_stub, "aten::special_modified_bessel_i1", modified_i1(x))
+STUB(special_modified_bessel_i0_stub, "aten::special_modified_bessel_i0", modified_bessel(x, 0, false))
+STUB(special_modified_bessel_i1_stub, "aten::special_modified_bessel_i1", modified_bessel(x, 1, false))
 STUB(special_modified_bessel_k0_stub, "aten::special_modified_bessel_k0", modified_k0(x, false))
 STUB(special_modified_bessel_k1_stub, "aten::special_modified_bessel_k1", modified_k1(x, false))
 STUB(special_scaled_modified_bessel_k0_stub, "aten::special_scaled_modified_bessel_k0", modified_k0(x, true))

@@ -11,6 +11,7 @@
 #include "bridge/device_allocator.h"
 #include "bridge/host_allocator.h"
 #include "bridge/iterator.h"
+#include "bridge/ops/programs.h"
 
 namespace fl::bridge {
 
@@ -247,21 +248,37 @@ Tensor& zero(Tensor& self) { return fill_scalar(self, 0); }
 
 }  // namespace
 
-bool copy_space(Call& call, const Space& space, int64_t element_size) {
-  fl_copy_args args{*space.tensors(1), *space.tensors(0)};
+// Null where a register does not hold what the dtypes do.
+static const fl_program* conversion(uint8_t from, uint8_t to) {
+  static Programs programs;
+  if (register_type(from) == FL_NONE || register_type(to) == FL_NONE) return nullptr;
+  if (from != to && (from == FL_U64 || to == FL_U64)) return nullptr;  // a register reads it as signed
+  return programs.get(key_of(from, to), [&](Builder& b) { b.store(0, b.load(0, from), to); });
+}
+
+static bool copy_views(Call& call, const fl_tensor& to, const fl_tensor& from, int64_t element_size) {
+  fl_copy_args args{from, to};
   if (call.native(call.chip().op.copy, args, {&args.to, &args.from})) return true;
   // Of one dtype, which the chip does not know: bit by bit.
   constexpr uint8_t kBits[] = {FL_NONE, FL_U8, FL_I16, FL_NONE, FL_I32, FL_NONE, FL_NONE, FL_NONE, FL_I64};
-  if (args.from.dtype != args.to.dtype || element_size >= std::ssize(kBits) || !kBits[element_size])
-    return false;
-  args.from.dtype = args.to.dtype = kBits[element_size];
-  return call.native(call.chip().op.copy, args, {&args.to, &args.from});
+  if (from.dtype == to.dtype && element_size < std::ssize(kBits) && kBits[element_size]) {
+    args.from.dtype = args.to.dtype = kBits[element_size];
+    if (call.native(call.chip().op.copy, args, {&args.to, &args.from})) return true;
+  }
+  const fl_program* program = conversion(from.dtype, to.dtype);
+  const fl_tensor* shown[] = {&to, &from};
+  return program && pointwise(call, {program, &from, &to, nullptr}, shown, 2);
+}
+
+bool copy_space(Call& call, const Space& space, int64_t element_size) {
+  return copy_views(call, *space.tensors(0), *space.tensors(1), element_size);
 }
 
 void copy_on_device(Op& op, const Tensor& to, const Tensor& from) {
   Call call(op, to);
   // Not by an iterator, which costs as much as all the rest.
-  if (Space space(to.sizes()); space.ok()) {
+  Space space(to.sizes());
+  if (space.ok()) {
     space.add(call.view(to)), space.add(call.view(from));
     space.finish();
     if (copy_space(call, space, to.element_size())) return;
@@ -273,9 +290,12 @@ void copy_on_device(Op& op, const Tensor& to, const Tensor& from) {
                   .add_output(to)
                   .add_const_input(from)
                   .build();
-  static IteratorOp convert(
-      "aten::copy_", [](Builder&, const Value* in, uint8_t, ScalarType) { return in[0]; }, true);
-  if (run_iterator(convert, iter)) return;
+  // It may coalesce more dimensions than the ABI takes.
+  IteratorViews views;
+  if (!space.ok()) {
+    call.view(from);
+    if (views.fill(iter) && copy_views(call, views.tensors[0], views.tensors[1], to.element_size())) return;
+  }
   // Neither copies this dtype: the host does.
   run_on_host(op, iter, [](at::TensorIterator& host) { host.output().copy_(host.input()); });
 }
@@ -288,7 +308,15 @@ void fill_on_device(Op& op, const Tensor& to, const at::Scalar& value) {
   Call call(op, plain);
   auto fill = [&](const fl_tensor& view) {
     fl_fill_args args{view, to_scalar(stored, view.dtype)};
-    return call.native(call.chip().op.fill, args, {&args.to});
+    if (call.native(call.chip().op.fill, args, {&args.to})) return true;
+    const uint8_t type = register_type(view.dtype);
+    if (type == FL_NONE) return false;
+    static Programs programs;
+    const fl_program* program =
+        programs.get(view.dtype, [&](Builder& b) { b.store(0, b.scalar(0, type), view.dtype); });
+    fl_scalar number = to_scalar(stored, type);
+    const fl_tensor* shown[] = {&view};
+    return pointwise(call, {program, nullptr, &view, &number}, shown, 1);
   };
   Space space(plain.sizes());
   if (space.ok()) {

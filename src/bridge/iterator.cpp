@@ -7,6 +7,9 @@
 #include <atomic>
 #include <chrono>
 
+#include "bridge/ops/programs.h"
+#include "program/lower.h"
+
 namespace fl::bridge {
 
 // ------------------------------------------------------------ program cache
@@ -55,13 +58,6 @@ ScalarType common_type(const IteratorOp& op, const at::TensorIteratorBase& iter)
   if (op.by_output) return iter.dtype(0);
   if (auto common = iter.maybe_common_dtype()) return *common;
   return iter.ninputs() ? iter.input_dtype(0) : iter.dtype(0);
-}
-
-// Does every opcode of the program run on the chip?
-bool claimed(const Chip& chip, const fl_program& program) {
-  for (unsigned i = 0; i < program.n_code; ++i)
-    if (!chip.claims(FL_ENTRY_POINTWISE, program.code[i].op, program.code[i].type)) return false;
-  return true;
 }
 
 const fl_program* make_program(IteratorOp& op, const at::TensorIteratorBase& iter, unsigned number_mask,
@@ -191,9 +187,8 @@ bool rounds_on_the_way(const IteratorOp& op, const at::TensorIteratorBase& iter)
 
 bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars,
                             int n_scalars) {
-  if (iter.numel() == 0) return true;
   c10::Device device = iter.device(0);
-  if (C10_UNLIKELY(rounds_on_the_way(op, iter))) {
+  if (C10_UNLIKELY(rounds_on_the_way(op, iter)) && iter.numel() != 0) {
     Tensor half = empty_on(device, iter.tensor(0).sizes(), {}, *iter.maybe_common_dtype());
     at::TensorIteratorConfig config;
     config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
@@ -225,7 +220,9 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
     if (!program) return false;
     keep_program(op, key, program);
   }
-  if (C10_UNLIKELY(!claimed(call.chip(), *program))) return false;
+  // Not before: what the formula does not take is refused of no elements, too.
+  if (iter.numel() == 0) return true;
+  if (C10_UNLIKELY(!runs_on(call.chip(), *program)) && !lower(call.chip(), *program)) return false;
 
   IteratorViews views;
   if (C10_UNLIKELY(!views.fill(iter))) {
@@ -272,7 +269,7 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
     list[n_shown] = &shown[n_shown];
     ++n_shown;
   }
-  return call.native(call.chip().op.pointwise, args, list, n_shown);
+  return pointwise(call, args, list, n_shown);
 }
 
 }  // namespace
@@ -341,9 +338,9 @@ HostIterator::HostIterator(Op& op, at::TensorIteratorBase& iter, bool promote, b
     bool output = i < iter.noutputs();
     ScalarType wanted = iter.dtype(i);
     if (!output && common) wanted = *common;
-    // A comparison's bool, abs of a complex number and frexp's exponent are what their kernels write.
-    bool own = wanted == at::kBool ||
-               (common && c10::isComplexType(*common) && !c10::isComplexType(wanted)) ||
+    // A comparison's bool, abs of a complex number, polar's complex one and frexp's exponent are what their
+    // kernels write.
+    bool own = wanted == at::kBool || (common && c10::isComplexType(*common) != c10::isComplexType(wanted)) ||
                (common && c10::isFloatingType(*common) && c10::isIntegralType(wanted, true));
     if (output && common && !own) wanted = *common;
     if (output) targets_.push_back(host);

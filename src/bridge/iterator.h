@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bridge/bridge.h"
-#include "bridge/expr.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 

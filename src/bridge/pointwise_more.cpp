@@ -5,6 +5,8 @@
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/UnaryOps.h>
 
+#include <cmath>
+
 #include "bridge/iterator.h"
 #include "bridge/ops/programs.h"
 
@@ -57,21 +59,28 @@ static void prelu_backward_kernel(at::TensorIterator& iter) {
     run_on_host(op, iter, [](at::TensorIterator& host) { prelu_backward_stub(at::kCPU, host); });
 }
 
-// nextafter: a register has no 16-bit numbers, so these step by their bits, which grow with the magnitude.
-static bool next_half(Call& call, at::TensorIteratorBase& iter) {
+// nextafter by the bits of a number, which grow with its magnitude: for halves, of which a register has none,
+// and where the chip lacks the opcode.
+struct Bits {
+  ScalarType integer;
+  uint8_t dtype;
+  int count;
+  double nan;
+};
+static bool next_bits(Call& call, at::TensorIteratorBase& iter, const Bits& bits) {
   static Programs programs;
   ScalarType common = iter.common_dtype();
   uint8_t dtype = to_dtype(common);
   Tensor x = on_device(iter, 1, common).to(common), y = on_device(iter, 2, common).to(common);
   Tensor out =
       iter.dtype(0) == common ? iter.tensor(0) : empty_like(iter.tensor(0), iter.tensor(0).sizes(), common);
-  Tensor x_bits = x.view(at::kShort), y_bits = y.view(at::kShort), out_bits = out.view(at::kShort);
+  Tensor x_bits = x.view(bits.integer), y_bits = y.view(bits.integer), out_bits = out.view(bits.integer);
   const fl_program* program = programs.get(dtype, [&](Builder& b) {
-    Expr a{&b, b.load(0, dtype)}, c{&b, b.load(1, dtype)}, p{&b, b.load(2, FL_I16)}, q{&b, b.load(3, FL_I16)};
-    Expr sign = q & -32768.0, away = (a < c) == (a > 0);
+    Expr a{&b, b.load(0, dtype)}, c{&b, b.load(1, dtype)};
+    Expr p{&b, b.load(2, bits.dtype)}, q{&b, b.load(3, bits.dtype)};
+    Expr sign = q & -std::ldexp(1.0, bits.count - 1), away = (a < c) == (a > 0);
     Expr step = select(a == 0, sign | 1.0, select(away, p + 1.0, p - 1.0));
-    Expr nan = p.like(dtype == FL_F16 ? 0x7e00 : 0x7fc0);
-    b.store(0, select(is_nan(a) | is_nan(c), nan, select(a == c, q, step)).v, FL_I16);
+    b.store(0, select(is_nan(a) | is_nan(c), p.like(bits.nan), select(a == c, q, step)).v, bits.dtype);
   });
   if (!run_program(call, program, {&out_bits}, {&x, &y, &x_bits, &y_bits})) return false;
   if (!out.is_same(iter.tensor(0))) copy_step(iter.tensor(0), out);
@@ -81,11 +90,13 @@ FORMULA(nextafter_real, "aten::nextafter", apply(FL_OP_NEXTAFTER, x, y))
 static void nextafter_kernel(at::TensorIteratorBase& iter) {
   Op& op = nextafter_real_fl::op.op;
   bool done = iter.numel() == 0;
-  if (!done && at::isReducedFloatingType(iter.common_dtype())) {
+  const bool half = !done && at::isReducedFloatingType(iter.common_dtype());
+  if (!done && !half) done = run_iterator(nextafter_real_fl::op, iter);
+  if (!done && (half || iter.common_dtype() == at::kFloat)) {
     Call call(op, iter.device(0));
-    done = next_half(call, iter);
-  } else if (!done) {
-    done = run_iterator(nextafter_real_fl::op, iter);
+    if (!half) call.composed();
+    const double nan = iter.common_dtype() == at::kHalf ? 0x7e00 : half ? 0x7fc0 : 0x7fc00000;
+    done = next_bits(call, iter, half ? Bits{at::kShort, FL_I16, 16, nan} : Bits{at::kInt, FL_I32, 32, nan});
   }
   if (!done) run_on_host(op, iter, [](at::TensorIterator& host) { nextafter_stub(at::kCPU, host); });
 }

@@ -149,6 +149,8 @@ uint8_t register_type(uint8_t dtype) noexcept {
   }
 }
 
+int operands_of(uint16_t opcode) noexcept { return kOpcodes[opcode].operands; }
+
 // Equal instructions are made once: shorter programs, and the same program
 // however often its maker asked for the same input.
 Value Builder::append(uint16_t op, uint8_t type, uint8_t memory, uint16_t a, uint16_t b, uint16_t c,
@@ -199,6 +201,10 @@ Value Builder::constant(double value, uint8_t type) {
       refuse(std::string("CONST of ") + dtype_text(type) + " is " + std::to_string(value));
     bits = static_cast<uint64_t>(static_cast<int64_t>(value));
   }
+  return literal(bits, type);
+}
+
+Value Builder::literal(uint64_t bits, uint8_t type) {
   return append(FL_OP_CONST, type, 0, bits & 0xffff, bits >> 16 & 0xffff, bits >> 32 & 0xffff, type,
                 bits >> 48);
 }

@@ -17,6 +17,8 @@ struct Value {
 // The register type in which a dtype is computed: F16 → F32, I8 → I32, U32 → I64.
 // FL_NONE for dtypes that programs do not take (float8).
 uint8_t register_type(uint8_t dtype) noexcept;
+// How many values an opcode takes.
+int operands_of(uint16_t opcode) noexcept;
 
 class Builder {
  public:
@@ -24,6 +26,7 @@ class Builder {
   Value load(int input, uint8_t memory, uint8_t type);  // converted to `type`
   Value scalar(int number, uint8_t type);
   Value constant(double value, uint8_t type);  // a literal, exact for |integers| < 2^53
+  Value literal(uint64_t bits, uint8_t type);  // of a double, of an int64
   Value index(int dimension, uint8_t type);    // -1: row-major number
   Value cast(Value a, uint8_t type);           // a itself when it has the type
   // Wraps an I32 or I64 value to a narrower integer dtype, as storing and loading it would.

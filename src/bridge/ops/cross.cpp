@@ -4,8 +4,8 @@
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/hash_tensor_meta.h>
 
-#include "bridge/expr.h"
 #include "bridge/ops/programs.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 

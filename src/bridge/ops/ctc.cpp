@@ -2,8 +2,8 @@
 // recursions in logarithms, one launch a time step over all sequences and states.
 #include <numeric>
 
-#include "bridge/expr.h"
 #include "bridge/ops/indexing.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

@@ -1,7 +1,7 @@
 // cdist, pdist and their gradients: one reduction over broadcast operands, so that no
 // difference is ever stored.
-#include "bridge/expr.h"
 #include "bridge/ops/reduction.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

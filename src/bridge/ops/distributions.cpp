@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "bridge/expr.h"
 #include "bridge/ops/random.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

@@ -9,9 +9,9 @@
 #include <ATen/ops/fake_quantize_per_channel_affine_cachemask_native.h>
 #include <ATen/ops/fake_quantize_per_tensor_affine_cachemask_native.h>
 
-#include "bridge/expr.h"
 #include "bridge/iterator.h"
 #include "bridge/ops/programs.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "bridge/expr.h"
 #include "bridge/ops/programs.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

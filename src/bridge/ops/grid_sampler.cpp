@@ -5,9 +5,9 @@
 // tap is a gather, and for the input's gradient a scatter.
 #include <ATen/native/GridSampler.h>
 
-#include "bridge/expr.h"
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/reduction.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

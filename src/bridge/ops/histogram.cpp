@@ -9,8 +9,8 @@
 
 #include <ATen/OpMathType.h>
 
-#include "bridge/expr.h"
 #include "bridge/ops/indexing.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

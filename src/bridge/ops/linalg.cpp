@@ -15,9 +15,9 @@
 
 #include <cmath>
 
-#include "bridge/expr.h"
 #include "bridge/iterator.h"
 #include "bridge/ops/programs.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

@@ -1,8 +1,8 @@
 // Losses with a program of their own: binary cross entropy, the margin losses, and rrelu.
 #include <ATen/core/Reduction.h>
 
-#include "bridge/expr.h"
 #include "bridge/ops/reduction.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

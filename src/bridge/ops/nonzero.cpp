@@ -2,9 +2,9 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 
-#include "bridge/expr.h"
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/order.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

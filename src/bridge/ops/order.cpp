@@ -1,7 +1,7 @@
 #include "bridge/ops/order.h"
 
-#include "bridge/expr.h"
 #include "bridge/ops/indexing.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

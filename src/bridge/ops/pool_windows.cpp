@@ -1,9 +1,9 @@
 #include "bridge/ops/pool_windows.h"
 
-#include "bridge/expr.h"
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/reduction.h"
 #include "bridge/ops/resample.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

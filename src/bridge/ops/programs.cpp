@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "program/lower.h"
+
 namespace fl::bridge {
 
 Space::Space(IntArrayRef sizes) : ndim_(static_cast<int>(sizes.size())) {
@@ -93,6 +95,47 @@ void Space::coalesce() {
   if (ndim_) ndim_ = last + 1;
 }
 
+namespace {
+
+bool launch_lowered(Call& call, const Lowered& lowered, const fl_pointwise_args& args,
+                    const fl_tensor* const* shown, int n_shown) {
+  int64_t strides[FL_MAX_INPUTS + FL_MAX_OUTPUTS][FL_MAX_DIMS];
+  int n = 0;
+  auto view = [&](const Lowered::Part& part, const fl_tensor& whole) {
+    fl_tensor t = whole;
+    t.dtype = part.dtype;
+    if (part.part == 0) return t;
+    auto size = c10::elementSize(to_scalar_type(part.dtype));
+    t.data = static_cast<char*>(t.data) + (part.part - 1) * size;
+    for (int d = 0; d < t.ndim; ++d) strides[n][d] = 2 * whole.strides[d];
+    t.strides = strides[n++];
+    return t;
+  };
+  const fl_program& program = *lowered.program;
+  fl_tensor inputs[FL_MAX_INPUTS], outputs[FL_MAX_OUTPUTS];
+  fl_scalar scalars[FL_MAX_SCALARS];
+  for (int i = 0; i < program.n_inputs; ++i)
+    inputs[i] = view(lowered.inputs[i], args.inputs[lowered.inputs[i].from]);
+  for (int i = 0; i < program.n_outputs; ++i)
+    outputs[i] = view(lowered.outputs[i], args.outputs[lowered.outputs[i].from]);
+  for (int i = 0; i < program.n_scalars; ++i) {
+    scalars[i] = args.scalars[lowered.scalars[i].from];
+    if (lowered.scalars[i].part == 2) scalars[i].v.f = scalars[i].imag;
+  }
+  fl_pointwise_args rewritten{&program, inputs, outputs, scalars};
+  return call.native(call.chip().op.pointwise, rewritten, shown, n_shown);
+}
+
+}  // namespace
+
+bool pointwise(Call& call, const fl_pointwise_args& args, const fl_tensor* const* shown, int n_shown) {
+  if (call.native(call.chip().op.pointwise, args, shown, n_shown)) return true;
+  const Lowered* lowered = lower(call.chip(), *args.program);
+  if (!lowered) return false;
+  call.composed();
+  return launch_lowered(call, *lowered, args, shown, n_shown);
+}
+
 bool run_program(Call& call, const fl_program* program, std::initializer_list<const Tensor*> outputs,
                  std::initializer_list<const Tensor*> inputs, std::initializer_list<fl_scalar> scalars,
                  Order order) {
@@ -104,7 +147,8 @@ bool run_program(Call& call, const fl_program* program, std::initializer_list<co
   space.finish(order);
   fl_pointwise_args args{program, space.tensors(static_cast<int>(outputs.size())), space.tensors(),
                          scalars.begin()};
-  return call.native(call.chip().op.pointwise, args, {space.tensors(), space.tensors(space.count() - 1)});
+  const fl_tensor* shown[] = {space.tensors(), space.tensors(space.count() - 1)};
+  return pointwise(call, args, shown, 2);
 }
 
 void fill_step(const Tensor& to, const at::Scalar& value) {

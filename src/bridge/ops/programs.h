@@ -98,6 +98,10 @@ inline fl_scalar scalar_i(int64_t value) {
   return s;
 }
 
+// A launch of the pointwise entry; what the chip's instructions do not cover is rewritten in those that it
+// has (program/lower.h), and counts as composed.  False: the chip cannot.
+bool pointwise(Call& call, const fl_pointwise_args& args, const fl_tensor* const* shown, int n_shown);
+
 // Run the program over the shape of the first output; inputs are broadcast to
 // it.  Nothing happens when it is empty.  False: the chip cannot.
 bool run_program(Call& call, const fl_program* program, std::initializer_list<const Tensor*> outputs,

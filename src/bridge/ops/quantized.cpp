@@ -29,9 +29,9 @@
 #include <ATen/quantized/Quantizer.h>
 #include <c10/core/DeviceGuard.h>
 
-#include "bridge/expr.h"
 #include "bridge/fallback.h"
 #include "bridge/ops/programs.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 

@@ -15,8 +15,8 @@
 #include <cmath>
 #include <limits>
 
-#include "bridge/expr.h"
 #include "bridge/ops/random.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

@@ -4,10 +4,10 @@
 #include <ATen/native/BucketizationUtils.h>
 #include <ATen/ops/isin_meta.h>
 
-#include "bridge/expr.h"
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/order.h"
 #include "bridge/ops/reduction.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

@@ -5,9 +5,9 @@
 #include <ATen/ops/sort_meta.h>
 #include <ATen/ops/topk_meta.h>
 
-#include "bridge/expr.h"
 #include "bridge/ops/order.h"
 #include "bridge/ops/reduction.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

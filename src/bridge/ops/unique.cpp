@@ -1,7 +1,7 @@
 // Unique values: of the elements, of what lies along a dimension, sorted or as they come.
-#include "bridge/expr.h"
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/order.h"
+#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "program/program.h"
 
-namespace fl::bridge {
+namespace fl {
 
 struct Expr {
   Builder* b = nullptr;
@@ -75,6 +75,9 @@ FL_EXPR_UNARY(conj_, CONJ)
 
 inline Expr conj(Expr a) { return a.is_complex() ? conj_(a) : a; }
 inline Expr is_nan(Expr a) { return a != a; }
+// MAX and MIN with a number: of equal values x itself, so that -0 stays.  NaN stays.
+inline Expr at_least(Expr x, Expr low) { return select(x < low, low, x); }
+inline Expr at_most(Expr x, Expr high) { return select(x > high, high, x); }
 inline Expr nonzero(Expr a) { return a.type() == FL_BOOL ? a : a != 0; }
 
-}  // namespace fl::bridge
+}  // namespace fl
