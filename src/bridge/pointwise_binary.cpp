@@ -165,9 +165,9 @@ STUB_WITH(huber_backward_stub, "aten::huber_loss_backward", (const at::Scalar& n
           }())
 STUB(clamp_stub, "aten::clamp", min(max(x, y), z))
 STUB_WITH(clamp_scalar_stub, "aten::clamp", (const at::Scalar& low, const at::Scalar& high), (low, high),
-          (low, high), min(max(x, y), z))
-STUB_WITH(clamp_min_scalar_stub, "aten::clamp_min", (at::Scalar low), (low), (low), max(x, y))
-STUB_WITH(clamp_max_scalar_stub, "aten::clamp_max", (at::Scalar high), (high), (high), min(x, y))
+          (low, high), at_most(at_least(x, y), z))
+STUB_WITH(clamp_min_scalar_stub, "aten::clamp_min", (at::Scalar low), (low), (low), at_least(x, y))
+STUB_WITH(clamp_max_scalar_stub, "aten::clamp_max", (at::Scalar high), (high), (high), at_most(x, y))
 
 // Interpolates from the nearer end, as PyTorch does: exact at weight 0 and 1.
 static Expr lerp(Expr a, Expr c, Expr weight) {

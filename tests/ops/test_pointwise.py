@@ -366,3 +366,34 @@ def test_complex_numbers_from_their_parts(dtype):
     check(torch.complex, uniform((5, 3), dtype, seed=1), uniform((5, 3), dtype, seed=2))
     if dtype != torch.float16:  # the CPU has no polar of halves
         check(torch.polar, uniform((5, 3), dtype, seed=1), uniform((5, 3), dtype, seed=2))
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_a_bound_that_is_reached_leaves_the_value(count):
+    """-0 equals 0: clamp(min=0) has nothing to do."""
+    functions = {
+        "clamp": lambda x: x.clamp(0, 1), "clamp_min": lambda x: x.clamp(min=0), "clamp_max": lambda x: (-x).clamp(max=-0.0),
+        "relu": F.relu, "relu_": lambda x: F.relu_(x.clone()), "relu6": F.relu6, "hardtanh": lambda x: F.hardtanh(x, 0, 1),
+        "_foreach": lambda x: torch._foreach_clamp_min([x], 0.0)[0], "list": lambda x: torch._foreach_maximum([x], [0.0])[0],
+    }  # fmt: skip
+    zero = torch.full((count,), -0.0)
+    for name, f in functions.items():
+        got, want = f(zero.to("fl")).cpu(), f(zero)
+        assert torch.equal(got.signbit(), want.signbit()) and not got.any(), name
+    values = torch.tensor([float("nan"), 2.0, -2.0])
+    for f in functions.values():
+        torch.testing.assert_close(f(values.to("fl")).cpu(), f(values), equal_nan=True)
+    nan = torch._foreach_clamp_min([zero.to("fl")], float("nan"))[0].cpu()
+    assert nan.isnan().all()
+
+
+def test_what_is_refused_is_refused_of_no_elements():
+    for shape in ((3,), (0,), (2, 0)):
+        flags = torch.zeros(shape, dtype=torch.bool)
+        for f in (lambda x: x // True, lambda x: x - x, lambda x: -x, F.relu):
+            with pytest.raises((NotImplementedError, RuntimeError)) as want:
+                f(flags)
+            with pytest.raises(want.type):
+                f(flags.to("fl"))
+    empty = torch.zeros(0, 3).to("fl")
+    assert (empty.sin() + empty.double()).shape == (0, 3) and empty.half().exp().dtype == torch.half

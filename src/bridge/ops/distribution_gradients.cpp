@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "bridge/expr.h"
+#include "program/expr.h"
 #include "bridge/ops/programs.h"
 
 namespace fl::bridge {

@@ -112,17 +112,26 @@ std::vector<Tensor> like(TensorList self) {
                       [](Builder& b, const Value* in, const Value*) { return b.op(opcode, in[0]); }); \
   FOREACH(name, foreach_tensor_##name##_slow, (TensorList self), (self), {})
 
+// Of a value and an equal bound the value itself: -0 stays.
+Value by_number(Builder& b, uint16_t opcode, Value x, Value number) {
+  Value result = b.op(opcode, x, number);
+  bool bound = opcode == FL_OP_MAX || opcode == FL_OP_MIN;
+  return bound ? b.select(b.op(FL_OP_EQ, x, number), x, result) : result;
+}
+
 // name.Scalar and name.ScalarList
-#define FOREACH_BINARY(name, slow, opcode, in_dtype)                                                    \
-  ForeachOp name##_scalar_op(                                                                           \
-      "aten::_foreach_" #name ".Scalar",                                                                \
-      [](Builder& b, const Value* in, const Value* s) { return b.op(opcode, in[0], s[0]); }, in_dtype); \
-  ForeachOp name##_scalarlist_op(                                                                       \
-      "aten::_foreach_" #name ".ScalarList",                                                            \
-      [](Builder& b, const Value* in, const Value* s) { return b.op(opcode, in[0], s[0]); }, in_dtype); \
-  FOREACH(name##_scalar, foreach_tensor_##slow##_scalar_kernel_slow,                                    \
-          (TensorList self, const Scalar& scalar), (self, scalar), {}, scalar)                          \
-  FOREACH(name##_scalarlist, foreach_tensor_##slow##_scalarlist_kernel_slow,                            \
+#define FOREACH_BINARY(name, slow, opcode, in_dtype)                                                 \
+  ForeachOp name##_scalar_op(                                                                        \
+      "aten::_foreach_" #name ".Scalar",                                                             \
+      [](Builder& b, const Value* in, const Value* s) { return by_number(b, opcode, in[0], s[0]); }, \
+      in_dtype);                                                                                     \
+  ForeachOp name##_scalarlist_op(                                                                    \
+      "aten::_foreach_" #name ".ScalarList",                                                         \
+      [](Builder& b, const Value* in, const Value* s) { return by_number(b, opcode, in[0], s[0]); }, \
+      in_dtype);                                                                                     \
+  FOREACH(name##_scalar, foreach_tensor_##slow##_scalar_kernel_slow,                                 \
+          (TensorList self, const Scalar& scalar), (self, scalar), {}, scalar)                       \
+  FOREACH(name##_scalarlist, foreach_tensor_##slow##_scalarlist_kernel_slow,                         \
           (TensorList self, Scalars scalars), (self, scalars), {}, {}, scalars)
 #define FOREACH_BINARY_LIST(name, slow, opcode)                                                             \
   ForeachOp name##_list_op("aten::_foreach_" #name ".List", [](Builder& b, const Value* in, const Value*) { \

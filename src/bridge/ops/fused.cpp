@@ -1,6 +1,6 @@
 // Fused optimizer steps and the gradient scaler: one program over all
 // parameters.
-#include "bridge/expr.h"
+#include "program/expr.h"
 #include "bridge/ops/multi_tensor.h"
 #include "bridge/ops/reduction.h"
 

@@ -3,7 +3,7 @@
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/ops/lstm_native.h>
 
-#include "bridge/expr.h"
+#include "program/expr.h"
 #include "bridge/ops/programs.h"
 
 namespace fl::bridge {
