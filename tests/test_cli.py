@@ -85,6 +85,30 @@ def test_claims():
     assert done.returncode == 0 and "gemm" in done.stdout and "float32" in done.stdout
 
 
+def test_ops_of_the_chips():
+    done = torch_fl("ops", "--chips", "--match", "^(add|linalg.svd)$", "--dtypes", "f32,i64")
+    assert done.returncode == 0, done.stderr
+    assert "# Operators on sim" in done.stdout and "| add | N | N |" in done.stdout
+    assert "In f32, 1 of 2 operators run without the CPU (50.0%)" in done.stdout
+    assert "| `aten::_linalg_svd` | 1 | a dense decomposition" in done.stdout
+    refused = torch_fl("ops", "--chips", "--dtypes", "f31")
+    assert refused.returncode == 2 and "f31" in refused.stderr and "f32" in refused.stderr
+
+
+def test_the_report_of_a_run_says_how_and_why(tmp_path):
+    path = tmp_path / "solves.py"
+    path.write_text("import torch\nx = torch.eye(3, device='fl') + 1\ntorch.linalg.svdvals(x)\n")
+    done = torch_fl("run", path, XDG_CACHE_HOME=str(tmp_path), FL_FALLBACK="quiet")
+    assert done.returncode == 0, done.stderr
+    svd = next(line for line in done.stdout.splitlines() if "_linalg_svd" in line)
+    assert svd.split()[1] == "F" and "a dense decomposition" in svd
+    assert next(line for line in done.stdout.splitlines() if "aten::add" in line).split()[1] == "N"
+    assert "operators run without the CPU" in done.stdout
+    assert torch_fl("ops", XDG_CACHE_HOME=str(tmp_path)).stdout.endswith(
+        done.stdout[done.stdout.index("operator") :]
+    )
+
+
 def test_ops_without_a_report(tmp_path):
     done = torch_fl("ops", XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 1 and "torch-fl run" in done.stderr

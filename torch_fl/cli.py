@@ -31,8 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
     config = commands.add_parser("config", help="list the settings with their values")
     config.set_defaults(run=_config)
 
-    ops = commands.add_parser("ops", help="show how operators ran in the last run, or what chips claim")
+    ops = commands.add_parser("ops", help="show how operators ran in the last run, or run on each chip here")
     ops.add_argument("report", nargs="?", help="what `torch-fl run --report` wrote; else the last run's")
+    ops.add_argument("--chips", action="store_true", help="run PyTorch's operators on each chip; minutes")
+    ops.add_argument("--match", default="", metavar="REGEX", help="--chips: operators whose names match")
+    ops.add_argument("--dtypes", default="f32", help="--chips: f32,i64,… or all (%(default)s)")
     ops.add_argument("--claims", action="store_true", help="show what each chip claims to do natively")
     ops.set_defaults(run=_ops)
 
@@ -104,6 +107,8 @@ def _ops(chosen: argparse.Namespace) -> int:
             for entry, dtypes in chip["claims"].items():
                 print(f"  {entry.lower():<20} {' '.join(dtypes)}")
         return 0
+    if chosen.chips:
+        return _measure(chosen)
     from .report import OpCounts, format_op_report
 
     path = Path(chosen.report) if chosen.report else last_report_path()
@@ -119,6 +124,28 @@ def _ops(chosen: argparse.Namespace) -> int:
         report[name].first_call_site = site
     print(f"{saved['script']}:")
     print(format_op_report(report))
+    return 0
+
+
+def _measure(chosen: argparse.Namespace) -> int:
+    """The tables of docs/operators.md for this machine's chips."""
+    fl = _module()
+    from . import coverage
+
+    devices = range(fl.device_count())
+    chips = dict.fromkeys(fl.get_device_properties(index).chip.split(":")[0] for index in devices)
+    dtypes = list(coverage.DTYPES) if chosen.dtypes == "all" else chosen.dtypes.split(",")
+    if unknown := set(dtypes) - set(coverage.DTYPES):
+        known = ", ".join(coverage.DTYPES)
+        print(f"--dtypes: no {', '.join(sorted(unknown))}; there are {known}", file=sys.stderr)
+        return 2
+    for chip in chips:
+        found = coverage.measure(chip, dtypes, ops=chosen.match)
+        print(f"# Operators on {chip}", "", coverage.LEGEND, "", sep="\n")
+        for dtype in dtypes:
+            print(f"In {dtype}, {coverage.share(coverage.column(found, dtype).values())}.")
+        print("", *coverage.table({d: coverage.column(found, d) for d in dtypes}), sep="\n")
+        print("", *coverage.fallbacks(found, dtypes[0]), "", sep="\n")
     return 0
 
 

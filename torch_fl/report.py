@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from . import _native
+from . import _native, coverage
 
 TIERS = ("native", "composed", "fallback")
 
@@ -49,17 +49,21 @@ def format_op_report(report: dict[str, OpCounts] | None = None, limit: int | Non
     total = {tier: sum(counts[tier] for counts in report.values()) for tier in TIERS}
     rows = sorted(report.items(), key=lambda item: (-item[1]["fallback"], -item[1].calls, item[0]))
     width = max(len(name) for name, _ in rows)
-    lines = [f"{'operator':<{width}}{'native':>10}{'composed':>10}{'fallback':>10}"]
+    ways = {name: coverage.way_of(counts) for name, counts in rows}
+    lines = [f"{'operator':<{width}}  way{'native':>9}{'composed':>10}{'fallback':>10}"]
     for name, counts in rows[:limit]:
-        line = f"{name:<{width}}{counts['native']:>10}{counts['composed']:>10}{counts['fallback']:>10}"
+        line = f"{name:<{width}}  {coverage.SIGNS[ways[name]]:<3}"
+        line += f"{counts['native']:>9}{counts['composed']:>10}{counts['fallback']:>10}"
         if counts["fallback"]:
             cost = f"{_bytes(counts['bytes'])}, {counts['seconds']:.3f} s"
             line += f"  {cost}, first at {counts.first_call_site or 'an unknown line'}"
+            line += f": {coverage.reason(name)}"
         lines.append(line)
     if limit is not None and len(rows) > limit:
         lines.append(f"… and {len(rows) - limit} more operators")
     lines.append(f"{len(rows)} operators: {total['native']} calls native, {total['composed']} composed, "
                  f"{total['fallback']} on the CPU (fallbacks)")  # fmt: skip
+    lines.append(coverage.share(ways.values()))
     return "\n".join(lines)
 
 

@@ -16,6 +16,8 @@ import torch
 from torch.testing._internal import common_methods_invocations as definitions, common_utils
 from torch.utils._pytree import tree_leaves, tree_map
 
+from torch_fl.coverage import HOST_ARGUMENTS
+
 
 def set_rng_seed(seed=1234):
     """torch.manual_seed without the accelerators that are not there: for each it formats a stack, half of the run."""
@@ -50,8 +52,6 @@ LOOSER = {
 UNINITIALISED = {
     "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_",
 }  # fmt: skip
-# Arguments after the first stay on the CPU, by their documentation.
-HOST_ARGUMENTS = {"tensor_split"}
 
 FAST_SAMPLES = 3  # an operator, dtype and test
 EVERY_SAMPLES = 400
