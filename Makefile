@@ -50,7 +50,7 @@ install: .venv/installed
 test: .venv/installed .venv/test-ready lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/sanitize.sh address $(SANITIZED_ADDRESS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/sanitize.sh thread $(SANITIZED_THREAD)
-	$(BIN)/pytest -n $(JOBS) $(TESTS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal $(TESTS)
 	$(MAKE) fuzz FUZZ_SECONDS=120 FUZZ_PROGRAMS=1000
 
 FUZZ_SECONDS ?= 1800
