@@ -21,7 +21,8 @@ def check(function, *numbers):
 def gamma_numbers(dtype):
     """Parameters from tiny to large, and for each the numbers from far below to far above."""
     a = torch.logspace(-2, 4, 61, dtype=torch.float64)[:, None]
-    x = torch.cat([a * torch.logspace(-3, 1, 81, dtype=torch.float64), a + a.sqrt() * torch.linspace(-4, 4, 82)], 1)
+    about = a + a.sqrt() * torch.linspace(-4, 4, 82)
+    x = torch.cat([a * torch.logspace(-3, 1, 81, dtype=torch.float64), about], 1)
     # What a parameter above 8 does not give: there the CPU's powers underflow, and its result is 0.
     x = torch.where(a > 8, x.maximum(a / 5), x.clamp(min=1e-6))
     return a.expand_as(x).to(dtype).contiguous(), x.to(dtype)

@@ -30,7 +30,7 @@ def test_binary(dtype):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_the_numbers_are_those_of_the_loop(dtype):
     """Bit by bit: an optimizer must not depend on foreach."""
-    a, b, c = ([tensor(701, dtype=dtype, seed=k).to("fl:0") for k in range(3 * n, 3 * n + 3)] for n in range(3))
+    a, b, c = ([to_device(tensor(701, dtype=dtype, seed=3 * n + k)) for k in range(3)] for n in range(3))
     for name in ("add", "sub"):
         for alpha in (0.1, -0.3, 1):
             each = getattr(torch, f"_foreach_{name}")(a, b, alpha=alpha)
