@@ -82,6 +82,29 @@ def test_cholesky_of_what_is_not_positive():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_results_go_into_any_strides(dtype):
+    """PyTorch's wrappers for the CPU put what they do not like into host memory."""
+    near = {"rtol": 1e-3, "atol": 1e-4}
+    a, s, b = well_conditioned(5, 5, dtype=dtype), positive(5, 5, dtype=dtype), tensor(5, 5, dtype=dtype)
+    lu, pivots = torch.linalg.lu_factor(a)
+    square, wide = torch.empty(5, 5, dtype=dtype), torch.empty(5, 5, 2, dtype=dtype)
+    for out in (square.new_empty(0), square, square.t(), wide[..., 0], square.new_empty(7)):
+        with no_fallback():
+            for f, *inputs in (
+                (lambda a, o: torch.linalg.cholesky(a, out=o), s),
+                (lambda a, o: torch.linalg.cholesky(a, upper=True, out=o), s),
+                (lambda f, p, b, o: torch.linalg.lu_solve(f, p, b, out=o), lu, pivots, b),
+                (lambda f, p, b, o: torch.linalg.lu_solve(f, p, b, left=False, adjoint=True, out=o), lu, pivots, b),
+                (lambda a, b, o: torch.linalg.solve_triangular(a, b, upper=True, out=o), a, b),
+                (lambda a, b, o: torch.triangular_solve(b, a, out=(o, o.new_empty(0)))[0], a, b),
+                (lambda f, p, o: torch.lu_unpack(f, p, out=(o.new_empty(5, 5), o.new_empty(0), o))[2], lu, pivots),
+            ):  # fmt: skip
+                check(f, *inputs, out, strides=True, **near)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have device"):
+        torch.linalg.cholesky(to_device(s), out=torch.empty(5, 5, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_factored_systems(dtype):
     for n in (1, 3, 40, 130):
         for batch in ((), (3,)):

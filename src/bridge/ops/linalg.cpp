@@ -6,12 +6,12 @@
 #include <ATen/native/TransposeType.h>
 #include <ATen/ops/cholesky_inverse_native.h>
 #include <ATen/ops/cholesky_native.h>
-#include <ATen/ops/linalg_cholesky_ex_cpu_dispatch.h>
+#include <ATen/ops/linalg_cholesky_ex_native.h>
 #include <ATen/ops/linalg_householder_product_native.h>
-#include <ATen/ops/linalg_lu_solve_cpu_dispatch.h>
+#include <ATen/ops/linalg_lu_solve_native.h>
 #include <ATen/ops/linalg_solve_triangular_native.h>
-#include <ATen/ops/lu_unpack_cpu_dispatch.h>
-#include <ATen/ops/triangular_solve_cpu_dispatch.h>
+#include <ATen/ops/lu_unpack_native.h>
+#include <ATen/ops/triangular_solve_native.h>
 
 #include <cmath>
 
@@ -317,13 +317,45 @@ Tensor matrix_exp(const Tensor& self) {
   return taylor_exponential(a).to(self.scalar_type()).view(self.sizes());
 }
 
+// ------------------------------------------------------------------- registration
+// The .out form of a structured operator: PyTorch's shape function and its implementation, which comes back
+// to the kernels here through stubs.  PyTorch's own wrapper for the CPU (at::cpu) would replace an output of
+// other strides than it likes by one in host memory.
+template <class Native, class Schema>
+struct Structured;
+template <class Native, class R, class... A>
+struct Structured<Native, R(A...)> {
+  static constexpr size_t outputs() {
+    if constexpr (std::is_reference_v<R>) return 1;
+    else return std::tuple_size_v<R>;
+  }
+  static constexpr size_t kInputs = sizeof...(A) - outputs();
+
+  static R call(A... arguments) {
+    auto all = std::tie(arguments...);
+    return run(all, std::make_index_sequence<kInputs>(), std::make_index_sequence<outputs()>());
+  }
+  template <class Tuple, size_t... I, size_t... O>
+  static R run(Tuple& all, std::index_sequence<I...>, std::index_sequence<O...>) {
+    Into<Native> op(std::get<kInputs + O>(all)...);
+    op.meta(std::get<I>(all)...);
+    op.impl(std::get<I>(all)..., std::get<kInputs + O>(all)...);
+    if constexpr (std::is_reference_v<R>) return std::get<kInputs>(all);
+    else return R(std::get<kInputs + O>(all)...);
+  }
+};
+
+#define STRUCTURED(op, overload) \
+  m.impl(#op "." #overload,      \
+         &Structured<at::native::structured_##op##_out, at::_ops::op##_##overload::schema>::call);
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   NATIVE0(linalg_solve_triangular, linalg_solve_triangular)
   NATIVE(linalg_solve_triangular, out, linalg_solve_triangular_out)
-  OUT(triangular_solve, X)
-  OUT(lu_unpack, out)
-  OUT(linalg_lu_solve, out)
-  OUT(linalg_cholesky_ex, L)
+  STRUCTURED(triangular_solve, X)
+  STRUCTURED(lu_unpack, out)
+  STRUCTURED(linalg_lu_solve, out)
+  STRUCTURED(linalg_cholesky_ex, L)
   NATIVE0(cholesky, cholesky)
   NATIVE(cholesky, out, cholesky_out)
   NATIVE0(cholesky_inverse, cholesky_inverse)
