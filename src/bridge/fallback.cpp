@@ -343,10 +343,8 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
 // forms fall back themselves.  PyTorch's default kernels for these would call
 // .out with outputs that they allocate by the first tensor's device, and stop
 // at an internal assertion when devices are mixed.
-const char* const kStructured[] = {"_linalg_solve_ex",     "_linalg_svd",      "_linalg_eigh",
-                                   "_linalg_det",          "_linalg_slogdet",  "linalg_inv_ex",
-                                   "linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lu",
-                                   "linalg_lu_factor_ex",  "linalg_qr",        "slow_conv_transpose2d"};
+const char* const kStructured[] = {"_linalg_svd",      "_linalg_eigh", "linalg_ldl_factor_ex",
+                                   "linalg_ldl_solve", "linalg_qr",    "slow_conv_transpose2d"};
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : kStructured)

@@ -81,27 +81,114 @@ def test_cholesky_of_what_is_not_positive():
             torch.linalg.cholesky(to_device(t))
 
 
+def general(*shape, dtype):
+    """Not symmetric, pivots far from the diagonal, well conditioned."""
+    n = min(shape[-2:])
+    return tensor(*shape, dtype=dtype) + 4 * torch.eye(*shape[-2:], dtype=dtype).roll(n // 2, -2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (33, 33), (90, 90), (70, 40), (40, 70), (6, 2), (2, 6), (3, 0)])
+def test_lu(shape, dtype):
+    near = {"rtol": 1e-3, "atol": 1e-3}
+    with no_fallback():
+        for batch in BATCHES:
+            a = general(*batch, *shape, dtype=dtype) if min(shape) else tensor(*batch, *shape, dtype=dtype)
+            check(torch.linalg.lu_factor, a, **near)
+            check(torch.linalg.lu_factor_ex, a.mT, **near)
+            p, low, up = check(torch.linalg.lu, a, **near)
+            assert_same(p @ low @ up, a, **near)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_comes_from_lu(dtype):
+    near = {"rtol": 1e-3, "atol": 1e-4}
+    with no_fallback():
+        for n in (0, 1, 2, 5, 40):
+            for batch in BATCHES:
+                a, b = general(*batch, n, n, dtype=dtype), tensor(*batch, n, 3, dtype=dtype)
+                check(torch.linalg.inv, a, **near)
+                check(torch.linalg.det, a / (6 if n > 10 else 1), rtol=2e-3, atol=1e-4)
+                check(torch.linalg.slogdet, a, **near)
+                check(torch.linalg.solve, a, b, **near)
+                check(lambda a, b: torch.linalg.solve(a, b.mT, left=False), a, b, **near)
+                if len(batch) == 1:
+                    check(torch.linalg.solve, a, b[0, :, 0].expand(batch[0], n) if batch[0] else b[..., 0], **near)
+        for t in layouts(general(6, 6, dtype=dtype)):
+            for f in (torch.linalg.inv, torch.linalg.det, lambda t: torch.linalg.solve(t, t @ t)):
+                check(f, t, **near)
+                check(f, t.detach().requires_grad_(), grad=True, **near)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_results_go_into_any_strides(dtype):
     """PyTorch's wrappers for the CPU put what they do not like into host memory."""
     near = {"rtol": 1e-3, "atol": 1e-4}
-    a, s, b = well_conditioned(5, 5, dtype=dtype), positive(5, 5, dtype=dtype), tensor(5, 5, dtype=dtype)
+    a, s, b = general(5, 5, dtype=dtype), positive(5, 5, dtype=dtype), tensor(5, 5, dtype=dtype)
     lu, pivots = torch.linalg.lu_factor(a)
     square, wide = torch.empty(5, 5, dtype=dtype), torch.empty(5, 5, 2, dtype=dtype)
     for out in (square.new_empty(0), square, square.t(), wide[..., 0], square.new_empty(7)):
         with no_fallback():
             for f, *inputs in (
+                (lambda a, o: torch.linalg.inv(a, out=o), a),
+                (lambda a, b, o: torch.linalg.solve(a, b, out=o), a, b),
                 (lambda a, o: torch.linalg.cholesky(a, out=o), s),
                 (lambda a, o: torch.linalg.cholesky(a, upper=True, out=o), s),
                 (lambda f, p, b, o: torch.linalg.lu_solve(f, p, b, out=o), lu, pivots, b),
                 (lambda f, p, b, o: torch.linalg.lu_solve(f, p, b, left=False, adjoint=True, out=o), lu, pivots, b),
                 (lambda a, b, o: torch.linalg.solve_triangular(a, b, upper=True, out=o), a, b),
                 (lambda a, b, o: torch.triangular_solve(b, a, out=(o, o.new_empty(0)))[0], a, b),
+                (lambda a, o: torch.linalg.lu_factor(a, out=(o, torch.empty(0, dtype=torch.int32, device=o.device)))[0],
+                 a),
+                (lambda a, o: torch.linalg.lu(a, out=(o.new_empty(0), o, o.new_empty(5, 5)))[1], a),
                 (lambda f, p, o: torch.lu_unpack(f, p, out=(o.new_empty(5, 5), o.new_empty(0), o))[2], lu, pivots),
             ):  # fmt: skip
                 check(f, *inputs, out, strides=True, **near)
-    with pytest.raises(RuntimeError, match="Expected out tensor to have device"):
-        torch.linalg.cholesky(to_device(s), out=torch.empty(5, 5, dtype=dtype))
+    for f in (torch.linalg.inv, torch.linalg.det, torch.linalg.cholesky):
+        with pytest.raises(RuntimeError, match="Expected out tensor to have device"):
+            f(to_device(s), out=torch.empty(5, 5, dtype=dtype))
+    for mixed in ((to_device(a), b), (a, to_device(b))):
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            torch.linalg.solve(*mixed)
+
+
+def test_lu_of_singular_matrices():
+    a = torch.stack([torch.eye(4), torch.zeros(4, 4), torch.diag(torch.tensor([1.0, 2, 0, 1])), torch.ones(4, 4)])
+    for t in (a, a.to(torch.complex64), a.double()):
+        got, want = torch.linalg.lu_factor_ex(to_device(t)), torch.linalg.lu_factor_ex(t)
+        assert got.info.tolist() == want.info.tolist() == [0, 1, 3, 2]
+        assert_same(tuple(got), tuple(want))
+        assert torch.linalg.det(to_device(t)).tolist() == [1, 0, 0, 0]
+        assert torch.linalg.inv_ex(to_device(t)).info.tolist() == [0, 1, 3, 2]
+        for f in (torch.linalg.inv, lambda x: torch.linalg.solve(x, x)):
+            with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+                f(to_device(t))
+        with pytest.raises(RuntimeError, match=r"\(Batch element 1\): U\[1,1\] is zero"):
+            torch.linalg.lu_factor(to_device(t))
+    for f in (torch.linalg.inv, torch.linalg.det, torch.linalg.slogdet):
+        with pytest.raises(RuntimeError, match="square"):
+            f(to_device(tensor(3, 4)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(5, 5), (3, 70, 40), (40, 70), (0, 3, 3)])
+def test_lu_without_pivots(shape, dtype):
+    """The CPU has none."""
+    n = min(shape[-2:])
+    a = tensor(*shape, dtype=dtype) / n + 2 * torch.eye(*shape[-2:], dtype=dtype)
+    with no_fallback():
+        lu, pivots = torch.linalg.lu_factor(to_device(a), pivot=False)
+        p, low, up = torch.linalg.lu(to_device(a), pivot=False)
+    assert p.numel() == 0 and (pivots.cpu() == torch.arange(1, n + 1)).all()
+    assert_same(low @ up, a, rtol=1e-3, atol=1e-4)
+    low = lu.tril(-1)[..., :n] + torch.eye(shape[-2], n, dtype=dtype, device=lu.device)
+    assert_same(low @ lu.triu()[..., :n, :], a, rtol=1e-3, atol=1e-4)
+
+
+def test_pivots_among_equals():
+    """The first of several is taken, as by LAPACK."""
+    a = torch.tensor([[1.0, 2, 3], [-1, 5, 1], [1, 7, 2]])
+    assert_same(tuple(torch.linalg.lu_factor(to_device(a))), tuple(torch.linalg.lu_factor(a)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

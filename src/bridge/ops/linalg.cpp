@@ -1,13 +1,19 @@
 // Linear algebra that is products and triangular systems: solves with triangular
 // and factored matrices, Cholesky's factor, products of reflectors, permutations
-// of pivots, the exponential.  Everything is queued; pivoted and spectral
-// decompositions are the CPU's.
+// of pivots, LU with partial pivoting and what PyTorch builds from it, the exponential.  Everything is
+// queued; orthogonal and spectral decompositions are the CPU's.
 #include <ATen/native/BatchLinearAlgebra.h>
 #include <ATen/native/TransposeType.h>
+#include <ATen/ops/_linalg_det_native.h>
+#include <ATen/ops/_linalg_slogdet_native.h>
+#include <ATen/ops/_linalg_solve_ex_native.h>
 #include <ATen/ops/cholesky_inverse_native.h>
 #include <ATen/ops/cholesky_native.h>
 #include <ATen/ops/linalg_cholesky_ex_native.h>
 #include <ATen/ops/linalg_householder_product_native.h>
+#include <ATen/ops/linalg_inv_ex_native.h>
+#include <ATen/ops/linalg_lu_factor_ex_native.h>
+#include <ATen/ops/linalg_lu_native.h>
 #include <ATen/ops/linalg_lu_solve_native.h>
 #include <ATen/ops/linalg_solve_triangular_native.h>
 #include <ATen/ops/lu_unpack_native.h>
@@ -167,7 +173,7 @@ void lu_solve_kernel(const Tensor& lu, const Tensor& pivots, const Tensor& b, Tr
   }
 }
 
-// ---------------------------------------------------------------------- Cholesky
+// ------------------------------------------------------------------------- LU
 // LAPACK's info: the number of the first true element of `bad` [..., n], or 0.
 void first_bad(const Tensor& bad, const Tensor& info) {
   Tensor number = at::arange(1, bad.size(-1) + 1, bad.options().dtype(at::kInt));
@@ -176,6 +182,88 @@ void first_bad(const Tensor& bad, const Tensor& info) {
   info.copy_(at::where(first == none, 0, first).view(info.sizes()));
 }
 
+// Eliminates the columns of a panel [B, h, w] one after the other; swaps [B, min(h, w)], if defined, gets
+// the row that each of the first rows was exchanged with.  About ten launches a column.
+void eliminate(Call& call, const Tensor& panel, const Tensor& swaps) {
+  static Programs programs;
+  const int64_t batch = panel.size(0), height = panel.size(1), width = panel.size(2);
+  const uint8_t memory = dtype_of(panel);
+  const fl_program* scaled = programs.get(key_of(memory, 0), [&](Builder& b) {
+    Expr x{&b, b.load(0, memory)}, d{&b, b.load(1, memory)};
+    b.store(0, select(d == 0, x, x / d).v, memory);
+  });
+  const fl_program* reduced = programs.get(key_of(memory, 1), [&](Builder& b) {
+    Expr x{&b, b.load(0, memory)}, l{&b, b.load(1, memory)}, r{&b, b.load(2, memory)};
+    b.store(0, (x - l * r).v, memory);
+  });
+  auto run = [&](const fl_program* program, const Tensor& out, std::initializer_list<const Tensor*> in) {
+    if (!run_program(call, program, {&out}, in)) throw_refused(call, "pointwise", panel.scalar_type());
+  };
+  for (int64_t c = 0; c < std::min(height, width); ++c) {
+    Tensor column = panel.select(2, c).narrow(1, c, height - c), row = panel.narrow(1, c, 1);
+    if (swaps.defined()) {
+      // LAPACK's size of a complex number.
+      Tensor size = panel.is_complex() ? at::real(column).abs() + at::imag(column).abs() : column.abs();
+      Tensor swap = swaps.narrow(1, c, 1);
+      swap.copy_(at::argmax(size, 1, true).add_(c));
+      Tensor index = swap.unsqueeze(2).expand({batch, 1, width});
+      Tensor other = at::gather(panel, 1, index), mine = row.clone();
+      Tensor(panel).scatter_(1, index, mine);
+      row.copy_(other);
+    }
+    if (c + 1 == height) break;
+    Tensor pivot = column.narrow(1, 0, 1), below = column.narrow(1, 1, height - c - 1);
+    run(scaled, below, {&below, &pivot});
+    if (c + 1 == width) break;
+    Tensor rest = panel.narrow(1, c + 1, height - c - 1).narrow(2, c + 1, width - c - 1);
+    Tensor left = below.unsqueeze(2), right = row.narrow(2, c + 1, width - c - 1);
+    run(reduced, rest, {&rest, &left, &right});
+  }
+}
+
+// a [B, m, n] becomes L and U, by panels; pivots [B, min(m, n)], if defined, gets the row exchanges, from 1
+// on.
+void lu_factor(Call& call, const Tensor& a, const Tensor& pivots) {
+  const int64_t m = a.size(1), n = a.size(2), k = std::min(m, n);
+  for (int64_t first = 0; first < k; first += kBlock) {
+    const int64_t width = std::min(kBlock, k - first), height = m - first, behind = first + width;
+    Tensor rows = a.narrow(1, first, height), panel = rows.narrow(2, first, width).contiguous();
+    Tensor swaps;
+    if (pivots.defined()) swaps = at::empty({a.size(0), width}, a.options().dtype(at::kLong));
+    eliminate(call, panel, swaps);
+    rows.narrow(2, first, width).copy_(panel);
+    if (swaps.defined()) {
+      Tensor order = permutation_of(swaps.add_(1), height).unsqueeze(2);
+      auto exchange = [&](Tensor part) { part.copy_(at::gather(part, 1, order.expand(part.sizes()))); };
+      if (first) exchange(rows.narrow(2, 0, first));
+      if (behind < n) exchange(rows.narrow(2, behind, n - behind));
+      pivots.narrow(1, first, width).copy_(swaps.add_(first));
+    }
+    if (behind < n) {
+      Tensor right = rows.narrow(2, behind, n - behind), top = right.narrow(1, 0, width);
+      top.copy_(solve(panel.narrow(1, 0, width), top, false, true));
+      if (width < height)
+        right.narrow(1, width, height - width).baddbmm_(panel.narrow(1, width, height - width), top, 1, -1);
+    }
+  }
+}
+
+// Without pivots, which PyTorch's CPU refuses, the exchanges are of each row with itself.
+void lu_factor_kernel(const Tensor& input, const Tensor& pivots, const Tensor& infos, bool pivot) {
+  static Op op("aten::linalg_lu_factor_ex");
+  if (input.numel() == 0) return;
+  Call call(op, input);
+  call.composed();
+  Tensor a = batch_of(input).clone(at::MemoryFormat::Contiguous);
+  Tensor exchanges = pivot ? at::empty({a.size(0), pivots.size(-1)}, pivots.options())
+                           : at::arange(1, pivots.size(-1) + 1, pivots.options()).expand(pivots.sizes());
+  lu_factor(call, a, pivot ? exchanges : Tensor());
+  pivots.copy_(exchanges.reshape(pivots.sizes()));
+  first_bad(a.diagonal(0, -2, -1) == 0, infos);
+  input.copy_(a.view(input.sizes()));
+}
+
+// ---------------------------------------------------------------------- Cholesky
 // The lower factor of a [B, n, n], of which the lower triangle is read: by panels, the columns
 // of a panel one after the other.
 Tensor cholesky_factor(Call& call, const Tensor& a) {
@@ -345,6 +433,18 @@ struct Structured<Native, R(A...)> {
   }
 };
 
+// PyTorch's functional form would stop at an internal assertion when devices are mixed.
+std::tuple<Tensor, Tensor, Tensor, Tensor> solve_ex(const Tensor& a, const Tensor& b, bool left,
+                                                    bool check_errors) {
+  static Op op("aten::_linalg_solve_ex");
+  if (a.device() != b.device()) throw_mixed_devices(op, a.device(), b.device());
+  Allocate<at::native::structured__linalg_solve_ex_out, 4> kernel(a);
+  kernel.meta(a, b, left, check_errors);
+  const auto& out = kernel.outputs;
+  kernel.impl(a, b, left, check_errors, out[0], out[1], out[2], out[3]);
+  return {out[0], out[1], out[2], out[3]};
+}
+
 #define STRUCTURED(op, overload) \
   m.impl(#op "." #overload,      \
          &Structured<at::native::structured_##op##_out, at::_ops::op##_##overload::schema>::call);
@@ -354,7 +454,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   NATIVE(linalg_solve_triangular, out, linalg_solve_triangular_out)
   STRUCTURED(triangular_solve, X)
   STRUCTURED(lu_unpack, out)
+  STRUCTURED(linalg_lu_factor_ex, out)
   STRUCTURED(linalg_lu_solve, out)
+  STRUCTURED(linalg_lu, out)
+  STRUCTURED(_linalg_det, result)
+  STRUCTURED(_linalg_slogdet, sign)
+  STRUCTURED(_linalg_solve_ex, result)
+  STRUCTURED(linalg_inv_ex, inverse)
   STRUCTURED(linalg_cholesky_ex, L)
   NATIVE0(cholesky, cholesky)
   NATIVE(cholesky, out, cholesky_out)
@@ -362,6 +468,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   NATIVE(cholesky_inverse, out, cholesky_inverse_out)
   NATIVE0(linalg_householder_product, linalg_householder_product)
   NATIVE(linalg_householder_product, out, linalg_householder_product_out)
+  m.impl("_linalg_solve_ex", solve_ex);
   m.impl("_cholesky_solve_helper", cholesky_solve_helper);
   m.impl("linalg_matrix_exp", matrix_exp);
 }
@@ -370,6 +477,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 constexpr auto triangular_solve_fl = triangular_solve_kernel;
 constexpr auto unpack_pivots_fl = unpack_pivots_kernel;
+constexpr auto lu_factor_fl = lu_factor_kernel;
 constexpr auto lu_solve_fl = lu_solve_kernel;
 constexpr auto cholesky_fl = cholesky_kernel;
 constexpr auto cholesky_inverse_fl = cholesky_inverse_kernel;
@@ -379,6 +487,7 @@ constexpr auto reflectors_fl = reflectors_kernel;
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(triangular_solve_stub, fl::bridge::triangular_solve_fl)
 REGISTER_PRIVATEUSE1_DISPATCH(unpack_pivots_stub, fl::bridge::unpack_pivots_fl)
+REGISTER_PRIVATEUSE1_DISPATCH(lu_factor_stub, fl::bridge::lu_factor_fl)
 REGISTER_PRIVATEUSE1_DISPATCH(lu_solve_stub, fl::bridge::lu_solve_fl)
 REGISTER_PRIVATEUSE1_DISPATCH(cholesky_stub, fl::bridge::cholesky_fl)
 REGISTER_PRIVATEUSE1_DISPATCH(cholesky_inverse_stub, fl::bridge::cholesky_inverse_fl)

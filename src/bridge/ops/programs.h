@@ -150,7 +150,7 @@ class Into final : public Meta {
     else if (auto format = options.memory_format_opt())
       out.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   }
-  const Tensor* outputs_[3];
+  const Tensor* outputs_[4];
 };
 
 // Runs a structured operator's shape function and allocates its outputs.
