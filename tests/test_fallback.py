@@ -146,6 +146,19 @@ def test_out_in_any_strides_and_resized_strides():
             result, here = torch.ormqr(y, factors, y, out=there), torch.ormqr(x, tau, x, out=out)
             assert result is there and there.stride() == here.stride(), (there.stride(), here.stride())
             torch.testing.assert_close(there.cpu(), want)
+        # A part of what the kernel worked on: columns with gaps behind them.
+        a, b = torch.rand(6, 3), torch.rand(6, 2)
+        for shapes in ([(0,)] * 4, [(3, 2), (2,), (), (0,)]):
+            outs = [
+                [torch.empty(s, dtype=torch.int64 if i == 2 else torch.float32, device=d) for i, s in enumerate(shapes)]
+                for d in ("cpu", "fl:0")
+            ]  # fmt: skip
+            here = torch.linalg.lstsq(a, b, driver="gels", out=tuple(outs[0]))
+            there = torch.linalg.lstsq(a.to("fl:0"), b.to("fl:0"), driver="gels", out=tuple(outs[1]))
+            for h, t in zip(here, there, strict=True):
+                assert t.shape == h.shape and (t.stride() == h.stride() or not h.numel())
+            torch.testing.assert_close(there[0].cpu(), here[0])
+        assert torch.linalg.lstsq(a.to("fl:0"), b.to("fl:0"))[0].stride() == (1, 6)
         with pytest.raises(RuntimeError, match="same device"):
             torch.linalg.eigvals(x.to("fl:0"), out=torch.empty((), dtype=torch.complex64))
     finally:

@@ -1,4 +1,5 @@
 // The third tier: an operator on the CPU, announced, counted and by the policy.
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -142,9 +143,13 @@ struct HostCall {
         continue;
       }
       if (host.sizes() != t.sizes()) {  // resized: in the strides that the operator chose
-        t.resize_(host.sizes());
-        if (host.is_non_overlapping_and_dense())
+        if (keeps_strides(host)) {
+          size_t span = at::detail::computeStorageNbytes(host.sizes(), host.strides(), 1);
+          t.resize_({static_cast<int64_t>(span)});
           t.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides());
+        } else {
+          t.resize_(host.sizes());
+        }
       }
       if (t.numel() == 0) continue;
       if (is_mapped(t) && host.storage().data() == host_storage(t)) continue;
@@ -152,6 +157,8 @@ struct HostCall {
       bytes += t.nbytes();
     }
   }
+  // Gaps between the elements stay; where some lie in one place (strides of 0) nothing could be copied.
+  static bool keeps_strides(const Tensor& t) { return at::has_internal_overlap(t) != at::MemOverlap::Yes; }
   static const void* host_storage(const Tensor& t) { return host_view(t).storage().data(); }
 
   // A result of the host on the device.  What the operator returned of its own
@@ -162,8 +169,7 @@ struct HostCall {
       if (lent_host.is_same(host)) return t;
     if (host.layout() != at::kStrided) return host.to(*device);
     bytes += host.nbytes();
-    if (host.is_non_overlapping_and_dense() || at::has_internal_overlap(host) != at::MemOverlap::No)
-      return host.to(*device);
+    if (host.is_non_overlapping_and_dense() || !keeps_strides(host)) return host.to(*device);
     // A part of what the kernel worked on, in which to() would not keep the strides.
     Tensor t = empty_on(*device, host.sizes(), host.strides(), host.scalar_type());
     t.copy_(host);
