@@ -78,7 +78,9 @@ def test_binary_cross_entropy(reduction, dtype):
             rtol=1e-2 if dtype == torch.float16 else None,
         )
         check(lambda x, t, w: F.binary_cross_entropy(x, t, w, reduction=reduction), x.t().clone().requires_grad_(), t.t(),
-              w[:1].expand(6), grad=True, rtol=1e-2 if dtype == torch.float16 else None)  # fmt: skip
+              w[:1].expand(6), grad=True, strides=True, rtol=1e-2 if dtype == torch.float16 else None)  # fmt: skip
+        check(lambda x, t: F.binary_cross_entropy(x.t(), t.t(), reduction=reduction), x, t, strides=True,
+              rtol=1e-2 if dtype == torch.float16 else None)  # fmt: skip
     check(F.binary_cross_entropy, x[:0], t[:0], reduction=reduction)
     with pytest.raises(RuntimeError, match="between 0 and 1"):
         F.binary_cross_entropy(to_device(x + 1), to_device(t), reduction=reduction).cpu()

@@ -68,7 +68,8 @@ Tensor& bce_out(const Tensor& self, const Tensor& target, const std::optional<Te
   return out;
 }
 Tensor bce(const Tensor& self, const Tensor& target, const std::optional<Tensor>& weight, int64_t reduction) {
-  Tensor out = empty_like(self, {0}, self.scalar_type());
+  Tensor out =
+      reduction == at::Reduction::None ? at::empty_like(self) : empty_like(self, {}, self.scalar_type());
   return bce_out(self, target, weight, reduction, out);
 }
 
