@@ -80,6 +80,10 @@ def test_logcumsumexp(dtype):
         for device in ("cpu", DEVICE):
             with pytest.raises(IndexError, match="out of range"):
                 torch.logcumsumexp(torch.zeros(shape, dtype=dtype, device=device), 2)
+    for device in ("cpu", DEVICE):
+        x = torch.zeros(2, 3, dtype=dtype, device=device)
+        with pytest.raises(RuntimeError, match="single memory location"):
+            torch.logcumsumexp(x, 1, out=torch.zeros(3, dtype=dtype, device=device).expand(2, 3))
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])

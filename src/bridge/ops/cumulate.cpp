@@ -91,6 +91,7 @@ Tensor& logcumsumexp_out(const Tensor& self, int64_t dim, Tensor& out) {
                               "\"logcumsumexp_out_cpu\" not implemented for '",
                               c10::toString(self.scalar_type()), "'");
   dim = at::maybe_wrap_dim(dim, self.dim());
+  at::assert_no_internal_overlap(out);
   at::native::resize_output(out, self.sizes());
   Call call(op, self);
   if (at::isComplexType(self.scalar_type()) && self.dim() && self.numel()) {
