@@ -142,7 +142,7 @@ IN_PLACE = [
                                     (torch.float16, torch.float32), (torch.float32, torch.int64), (torch.bool, torch.bool)], ids=str)  # fmt: skip
 @pytest.mark.parametrize("shapes", [((3, 4), (3, 4)), ((3, 4), (4,)), ((3, 4), ()), ((4,), (3, 4)), ((), (3,)), ((3, 1), (3, 4))])
 def test_in_place_is_the_cpus_or_refused_as_there(f, dtypes, shapes):
-    x, y = (make(s, t, k, low=1.0, high=3.0) for k, (s, t) in enumerate(zip(shapes, dtypes, strict=True)))
+    x, y = (uniform(s, t, k, low=1.0, high=3.0) for k, (s, t) in enumerate(zip(shapes, dtypes, strict=True)))
     try:
         f(x.clone(), y)
     except NotImplementedError:
