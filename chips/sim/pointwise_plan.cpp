@@ -5,7 +5,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "pointwise_plan.h"
+#include "pointwise_chain.h"
 
 namespace sim {
 
@@ -43,10 +43,18 @@ VectorMath find_vector_math() {
 const PointKernels& point_kernels() {
   static const PointKernels& kernels = *[] {
     auto* k = new PointKernels;
-    VectorMath math = find_vector_math();
-    SIM_CHOOSE(fill_point_kernels(*k, math));
+    SIM_CHOOSE(fill_point_kernels(*k, find_vector_math()));
     fill_special_kernels(*k);
     fill_complex_kernels(*k);
+    return k;
+  }();
+  return kernels;
+}
+
+const ChainKernels& chain_kernels() {
+  static const ChainKernels& kernels = *[] {
+    auto* k = new ChainKernels;
+    SIM_CHOOSE(fill_chain_kernels(*k, find_vector_math()));
     return k;
   }();
   return kernels;
@@ -56,18 +64,11 @@ const PointKernels& point_kernels() {
 
 namespace {
 
-constexpr int kOperands[] = {
-#define SIM_OPERANDS(name, value, operands, types, tier, meaning) operands,
-    FL_OPCODE_MAP(SIM_OPERANDS)
-#undef SIM_OPERANDS
-};
-
 bool is_register(uint8_t type) {
   constexpr uint32_t registers = FL_BIT(FL_BOOL) | FL_BIT(FL_I32) | FL_BIT(FL_I64) | FL_BIT(FL_F32) |
                                  FL_BIT(FL_F64) | FL_BIT(FL_C64) | FL_BIT(FL_C128);
   return type < FL_DTYPE_COUNT && (registers >> type & 1);
 }
-bool is_comparison(uint16_t op) { return op >= FL_OP_EQ && op <= FL_OP_GE; }
 
 // What a point costs, in additions, roughly.
 int64_t cost(uint16_t op, uint8_t type) {
@@ -94,6 +95,7 @@ class Compiler {
       if (!instruction(i)) return false;
     for (int o = 0; o < program_.n_outputs; ++o)
       if (!stored_[o]) return false;
+    traffic_ = join_steps(plan_, origins_, types_);
     find_shortcuts();
     assign_slots();
     return true;
@@ -112,6 +114,7 @@ class Compiler {
     if (!run) return 0xffff;
     uint16_t out = add_value(type);
     plan_.steps.push_back({run, value, value, value, out});
+    origins_.push_back({FL_OP_COUNT, FL_NONE});
     total_cost_ += 1;
     return out;
   }
@@ -134,7 +137,7 @@ class Compiler {
       case FL_OP_SCALAR:
         if (in.a >= program_.n_scalars) return false;
         made = add_value(in.type);
-        plan_.fills.push_back({made, in.a, in.type, {}});
+        plan_.fills.push_back({made, in.a, in.type, {}, false, Plan::kNone});
         return true;
       case FL_OP_CONST: {
         int64_t bits = static_cast<int64_t>(in.a | uint64_t{in.b} << 16 | uint64_t{in.c} << 32 |
@@ -142,7 +145,7 @@ class Compiler {
         fl_scalar literal{};
         std::memcpy(&literal.v, &bits, sizeof bits);
         made = add_value(in.type);
-        plan_.fills.push_back({made, Plan::kLiteral, in.type, literal});
+        plan_.fills.push_back({made, Plan::kLiteral, in.type, literal, false, Plan::kNone});
         return true;
       }
       case FL_OP_INDEX:
@@ -165,6 +168,7 @@ class Compiler {
     made = add_value(is_comparison(in.op) ? uint8_t{FL_BOOL} : in.type);
     int last = kOperands[in.op] - 1;
     plan_.steps.push_back({run, values[0], values[last < 1 ? last : 1], values[last], made});
+    origins_.push_back({in.op, in.type});
     total_cost_ += cost(in.op, in.type);
     return true;
   }
@@ -213,10 +217,10 @@ class Compiler {
     for (const Plan::Load& l : plan_.loads) is_load[l.value] = true;
     int last_read = -1;
     std::vector<int> made_by(types_.size(), -1);
-    for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      const Plan::Step& step = plan_.steps[s];
-      if (is_load[step.a] || is_load[step.b] || is_load[step.c]) last_read = static_cast<int>(s);
-      made_by[step.out] = static_cast<int>(s);
+    for (size_t s = 0; s < traffic_.size(); ++s) {
+      for (uint16_t v : traffic_[s].reads)
+        if (is_load[v]) last_read = static_cast<int>(s);
+      for (uint16_t v : traffic_[s].writes) made_by[v] = static_cast<int>(s);
     }
     if (plan_.stores.size() > 1)
       for (const Plan::Store& s : plan_.stores)
@@ -229,9 +233,11 @@ class Compiler {
       s.direct = s.direct && made_by[s.value] >= 0 && made_by[s.value] >= last_read && !taken[s.value];
       if (s.direct) taken[s.value] = direct[s.value] = true;
     }
-    for (const Plan::Step& step : plan_.steps) all_direct = all_direct && direct[step.out];
+    for (const Traffic& t : traffic_)
+      for (uint16_t v : t.writes) all_direct = all_direct && direct[v];
     for (const Plan::Load& l : plan_.loads) all_direct = all_direct && l.alias;
-    plan_.needs_slots = !all_direct || !plan_.fills.empty() || !plan_.indices.empty();
+    for (const Plan::Fill& f : plan_.fills) all_direct = all_direct && !f.in_slot;
+    plan_.needs_slots = !all_direct || !plan_.indices.empty();
   }
 
   // Loads, scalars and indices keep their slots; a step's is free after its last read.
@@ -245,42 +251,47 @@ class Compiler {
       end += static_cast<uint32_t>(dtype_size(types_[value]));
     };
     for (const Plan::Load& l : plan_.loads) fresh(l.value);
-    for (const Plan::Fill& f : plan_.fills) fresh(f.value);
+    for (const Plan::Fill& f : plan_.fills)
+      if (f.in_slot) fresh(f.value);
     for (const Plan::Index& x : plan_.indices) fresh(x.value);
     std::vector<int> last(n, -1);
     std::vector<bool> by_step(n);
-    for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      const Plan::Step& step = plan_.steps[s];
-      by_step[step.out] = true;
-      for (uint16_t v : {step.a, step.b, step.c}) last[v] = static_cast<int>(s);
+    for (size_t s = 0; s < traffic_.size(); ++s) {
+      for (uint16_t v : traffic_[s].writes) by_step[v] = true;
+      for (uint16_t v : traffic_[s].reads) last[v] = static_cast<int>(s);
     }
-    for (const Plan::Store& s : plan_.stores) last[s.value] = static_cast<int>(plan_.steps.size());
+    for (const Plan::Store& s : plan_.stores) last[s.value] = static_cast<int>(traffic_.size());
     std::vector<std::pair<size_t, uint32_t>> vacant;  // bytes, slot
     std::vector<bool> given_back(n);
-    for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      const Plan::Step& step = plan_.steps[s];
-      for (uint16_t v : {step.a, step.b, step.c})
-        if (by_step[v] && last[v] == static_cast<int>(s) && !given_back[v]) {
-          given_back[v] = true;
-          vacant.push_back({dtype_size(types_[v]), plan_.slots[v]});
+    for (size_t s = 0; s < traffic_.size(); ++s) {
+      // A chain reads and writes tile by tile: what it reads last is free only for those after it.
+      bool chain = !plan_.steps[s].run;
+      auto give_back = [&](uint16_t v) {
+        given_back[v] = true;
+        vacant.push_back({dtype_size(types_[v]), plan_.slots[v]});
+      };
+      auto free_what_was_read = [&] {
+        for (uint16_t v : traffic_[s].reads)
+          if (by_step[v] && last[v] == static_cast<int>(s) && !given_back[v]) give_back(v);
+      };
+      if (!chain) free_what_was_read();
+      for (uint16_t v : traffic_[s].writes) {
+        size_t bytes = dtype_size(types_[v]), found = vacant.size();
+        for (size_t k = 0; k < vacant.size(); ++k)
+          if (vacant[k].first == bytes) found = k;
+        if (found < vacant.size()) {
+          plan_.slots[v] = vacant[found].second;
+          vacant.erase(vacant.begin() + static_cast<ptrdiff_t>(found));
+        } else {
+          fresh(v);
         }
-      size_t bytes = dtype_size(types_[step.out]), found = vacant.size();
-      for (size_t k = 0; k < vacant.size(); ++k)
-        if (vacant[k].first == bytes) found = k;
-      if (found < vacant.size()) {
-        plan_.slots[step.out] = vacant[found].second;
-        vacant.erase(vacant.begin() + static_cast<ptrdiff_t>(found));
-      } else {
-        fresh(step.out);
+        if (last[v] < 0 && !given_back[v]) give_back(v);  // made and never read
       }
-      if (last[step.out] < 0 && !given_back[step.out]) {  // made and never read
-        given_back[step.out] = true;
-        vacant.push_back({bytes, plan_.slots[step.out]});
-      }
+      if (chain) free_what_was_read();
     }
     plan_.slot_bytes = end;
-    constexpr int64_t kCacheBytes = 24 << 10, kMost = 1024, kLeast = 64;
-    int64_t block = end ? kCacheBytes / end & ~int64_t{63} : kMost;
+    constexpr int64_t kCacheBytes = 24 << 10, kMost = 1024, kLeast = 128;
+    int64_t block = end ? kCacheBytes / end & ~int64_t{127} : kMost;
     plan_.block = block < kLeast ? kLeast : block > kMost ? kMost : block;
     constexpr int64_t kAdditions = 32 << 10;
     plan_.grain = kAdditions / (total_cost_ < 1 ? 1 : 1 + total_cost_ / 2);
@@ -290,8 +301,10 @@ class Compiler {
   const fl_program& program_;
   Plan& plan_;
   const PointKernels& kernels_;
-  std::vector<uint8_t> types_;  // of the plan's values
-  uint16_t of_[FL_MAX_CODE];    // the plan's value for the program's
+  std::vector<uint8_t> types_;    // of the plan's values
+  std::vector<Origin> origins_;   // of the plan's steps, before they are joined
+  std::vector<Traffic> traffic_;  // of the plan's steps, when they are
+  uint16_t of_[FL_MAX_CODE];      // the plan's value for the program's
   bool stored_[FL_MAX_OUTPUTS] = {};
   uint8_t memory_[FL_MAX_INPUTS] = {};
   int64_t total_cost_ = 0;

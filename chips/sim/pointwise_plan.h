@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim.h"
+#include "simd/chain_kernels.h"
 #include "simd/point_kernels.h"
 #include "space.h"
 
@@ -16,7 +17,8 @@ constexpr int kMaxValues = 2 * FL_MAX_CODE + FL_MAX_INPUTS;
 // A plan runs on blocks of points that stay in the first cache.  For each block:
 // loads, then steps, then stores.  A load whose memory is a register type and
 // contiguous is a pointer into it; a step whose value is stored that way writes
-// straight to the output.
+// straight to the output.  Steps on values of one width are joined to chains,
+// which keep what they make in registers.
 struct Plan {
   struct Load {
     uint16_t value;
@@ -24,19 +26,35 @@ struct Plan {
     bool alias;  // memory can be read in place
     Widen widen;
   };
+  static constexpr uint16_t kLiteral = 0xffff, kNone = 0xffff;
   struct Fill {
     uint16_t value, scalar;  // kLiteral: the number is here, not among the launch's
     uint8_t type;
     fl_scalar literal;
+    bool in_slot = false;   // for steps, as often as there are points
+    uint16_t tile = kNone;  // for chains
   };
-  static constexpr uint16_t kLiteral = 0xffff;
   struct Index {
     uint16_t value, dimension;  // 0xffff: the row-major number
     uint8_t type;
   };
   struct Step {
-    PointOp run;
+    PointOp run;  // null: the chain numbered a
     uint16_t a, b, c, out;
+  };
+  struct Link {
+    enum class At : uint8_t { nowhere, value, constant, kept };
+    struct Operand {
+      At at = At::nowhere;
+      uint16_t number = 0;  // of the value, or of the tile
+    };
+    ChainStep::Run run, with_number;  // with_number: may run instead where the operand is no NaN, or null
+    Operand operand[3];
+    void* function;
+  };
+  struct Chain {
+    std::vector<Link> links;
+    uint8_t bytes;  // of a value
   };
   struct Store {
     uint16_t value;
@@ -48,9 +66,13 @@ struct Plan {
   std::vector<Fill> fills;
   std::vector<Index> indices;
   std::vector<Step> steps;
+  std::vector<Chain> chains;
   std::vector<Store> stores;
   std::vector<uint32_t> slots;  // of each value: where it lies, in bytes a point
   std::vector<uint8_t> value_bytes;
+  std::vector<bool> chained;  // of each value: only chains read it
+  // Tiles: of constants, of what chains keep while others use the registers, and for the ends of rows.
+  uint16_t n_constants = 0, n_kept = 0, n_spare = 0;
   uint32_t slot_bytes = 0;  // of all slots, a point
   uint16_t n_inputs = 0, n_outputs = 0, n_scalars = 0;
   int64_t block = 0;                         // points
@@ -89,8 +111,11 @@ struct Points {
 
  private:
   enum class Mode : uint8_t { linear, constant, rows };
+  struct Block;
   Mode modes_[kMaxOperands];
   bool needs_slots_ = false;
+  int64_t row_ = 0;  // points of a row within which every operand is linear or constant, and coordinates but
+                     // the last are; 0: not used
   void classify();
   template <class F>
   void each_row(int operand, int64_t at, int64_t n, F&& f) const;

@@ -174,7 +174,19 @@ static Expr lerp(Expr a, Expr c, Expr weight) {
   Expr size = weight.is_complex() ? abs(weight).cast(weight.type() == FL_C128 ? FL_F64 : FL_F32) : abs(weight);
   return select(size < 0.5, a + weight * (c - a), c - (c - a) * (1 - weight));
 }
-STUB_WITH(lerp_kernel_scalar_weight, "aten::lerp", (const at::Scalar& weight), (weight), (weight), lerp(x, y, z))
+// A number's end is known before the program is: near and far.
+FORMULA(lerp_near, "aten::lerp", x + z * (y - x))
+FORMULA(lerp_far, "aten::lerp", y - (y - x) * (1 - z))
+static void lerp_number_kernel(at::TensorIteratorBase& iter, const at::Scalar& weight) {
+  check_fits(weight, iter.dtype(0));
+  double size = weight.isComplex() ? std::abs(weight.toComplexDouble()) : std::abs(weight.toDouble());
+  const ScalarType computed = at::toRealValueType(iter.dtype(0));
+  if (computed != at::kDouble) size = static_cast<float>(size);
+  IteratorOp& op = size < 0.5 ? lerp_near_fl::op : lerp_far_fl::op;
+  if (!run_iterator(op, iter, &weight, 1))
+    run_on_host(op.op, iter, [&](at::TensorIterator& host) { lerp_kernel_scalar_weight(at::kCPU, host, weight); });
+}
+FL_REGISTER_STUB(lerp_kernel_scalar_weight, ::fl::bridge::lerp_number_kernel)
 STUB(lerp_kernel_tensor_weight, "aten::lerp", lerp(x, y, z))
 
 // add and sub (add of -alpha): the common alphas have programs of their own.

@@ -1,4 +1,6 @@
 // The sim chip's pointwise programs of several instructions, and multi_tensor.
+#include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "sim_numbers.h"
@@ -191,6 +193,146 @@ void programs(Device& d) {
   }
 }
 
+// Programs at random, of values of one width, against each of their instructions in a program of its own:
+// what is joined, kept in registers and reordered gives the same bits.
+template <class Float, class Int>
+void joined_steps(Device& d, uint8_t real, uint8_t integer) {
+  static_assert(sizeof(Float) == sizeof(Int));
+  for (int round = 0; round < 200; ++round) {
+    // Rows short and long, a whole number of vectors and not, in one piece or with a broadcast row or column.
+    int64_t rows = 1 + int64_t(rng() % 6), columns = 1 + int64_t(rng() % (round % 2 ? 40 : 1500)),
+            n = rows * columns;
+    const int64_t sizes[2] = {rows, columns}, layouts[4][2] = {{columns, 1}, {0, 1}, {1, 0}, {1, rows}};
+    const int64_t* whole = layouts[0];
+    const uint8_t types[2] = {round % 3 ? real : integer, round % 3 ? integer : real};
+    std::vector<std::unique_ptr<Buffer>> buffers;
+    auto tensor = [&](Buffer& b, uint8_t dtype, const int64_t* strides) {
+      return fl_tensor{b.address, sizes, strides, 2, dtype, 0, 0};
+    };
+    auto fresh = [&](size_t bytes) -> Buffer& {
+      buffers.push_back(std::make_unique<Buffer>(d, bytes));
+      return *buffers.back();
+    };
+    auto run = [&](const Program& p, const std::vector<fl_tensor>& in, const std::vector<fl_tensor>& out) {
+      fl_scalar s{};
+      if (types[0] == real) s.v.f = 0.75;
+      else s.v.i = 3;
+      fl_launch l = d.launch();
+      fl_pointwise_args args{&p.program, in.data(), out.data(), &s};
+      CHECK_STATUS(chip->op->pointwise(&l, &args), FL_OK);
+    };
+    struct Value {
+      uint8_t type;
+      int number;        // in the program
+      fl_tensor tensor;  // the same, made step by step
+    };
+    std::vector<Value> values;
+    std::vector<fl_instr> code;
+    std::vector<fl_tensor> inputs;
+    for (int i = 0; i < 3; ++i) {
+      const uint8_t type = types[i == 2];
+      Buffer& b = fresh(size_t(n) * sizeof(Float));
+      std::vector<Float> reals(static_cast<size_t>(n));
+      std::vector<Int> integers(static_cast<size_t>(n));
+      for (size_t k = 0; k < size_t(n); ++k) {
+        reals[k] =
+            rng() % 40 ? Float(int64_t(rng() % 2000) - 1000) / 64 : std::numeric_limits<Float>::quiet_NaN();
+        integers[k] = Int(rng() % 100) - 50;
+      }
+      if (type == real) b.write(reals.data(), size_t(n) * sizeof(Float));
+      else b.write(integers.data(), size_t(n) * sizeof(Int));
+      inputs.push_back(tensor(b, type, i == 0 ? whole : layouts[rng() % 4]));
+      values.push_back({type, i, inputs.back()});
+      code.push_back(load(i, type, type));
+    }
+    auto pick = [&](uint8_t type) -> const Value* {
+      for (int tries = 0; tries < 20; ++tries) {
+        const Value& v = values[values.size() - 1 - rng() % std::min<size_t>(values.size(), 6)];
+        if (v.type == type) return &v;
+      }
+      for (const Value& v : values)
+        if (v.type == type) return &v;
+      return nullptr;
+    };
+    // Appends an instruction, and runs it alone.
+    auto append = [&](int opcode, uint8_t type, uint8_t result, std::vector<const Value*> operands) {
+      std::vector<fl_instr> alone;
+      std::vector<fl_tensor> in;
+      int number[3] = {};
+      for (size_t k = 0; k < operands.size(); ++k) {
+        alone.push_back(load(int(k), operands[k]->type, operands[k]->type));
+        in.push_back(operands[k]->tensor);
+        number[k] = operands[k]->number;
+      }
+      const int made = int(operands.size());
+      if (opcode == FL_OP_INDEX) alone.push_back({FL_OP_INDEX, type, 0, uint16_t(rng() % 2), 0, 0, 0});
+      else alone.push_back(op(opcode, type, 0, 1 % std::max(made, 1), 2 % std::max(made, 1)));
+      code.push_back(alone.back());
+      if (made) code.back() = op(opcode, type, number[0], number[1], number[2]);
+      alone.push_back(store(made, 0, result, result));
+      Buffer& b = fresh(size_t(n) * sizeof(Float));
+      fl_tensor out = tensor(b, result, whole);
+      run(Program(alone, made, 1, opcode == FL_OP_SCALAR), in, {out});
+      values.push_back({result, int(code.size()) - 1, out});
+    };
+    append(FL_OP_SCALAR, types[0], types[0], {});
+    if (round % 4 == 0) append(FL_OP_INDEX, integer, integer, {});
+    for (int k = 0; k < 3 + int(rng() % 14); ++k) {
+      const uint8_t type = types[rng() % 4 == 0];
+      const Value *a = pick(type), *b = pick(type), *c = pick(FL_BOOL);
+      constexpr int arithmetic[] = {FL_OP_ADD, FL_OP_SUB, FL_OP_MUL, FL_OP_MAX, FL_OP_MIN};
+      constexpr int comparisons[] = {FL_OP_EQ, FL_OP_NE, FL_OP_LT, FL_OP_LE, FL_OP_GT, FL_OP_GE};
+      constexpr int reals[] = {FL_OP_NEG,  FL_OP_ABS,     FL_OP_RECIPROCAL,
+                               FL_OP_SQRT, FL_OP_SIGMOID, FL_OP_FLOOR};
+      constexpr int integers[] = {FL_OP_NEG, FL_OP_NOT};
+      switch (rng() % 6) {
+        case 0:
+          append(comparisons[rng() % 6], type, FL_BOOL, {a, b});
+          break;
+        case 1:
+          append(type == real ? reals[rng() % 6] : integers[rng() % 2], type, type, {a});
+          break;
+        case 2:
+          if (c) append(FL_OP_SELECT, type, type, {c, a, b});
+          else if (type == real) append(FL_OP_DIV, type, type, {a, b});
+          break;
+        default:
+          append(arithmetic[rng() % 5], type, type, {a, b});
+      }
+    }
+    // Two results: the last value, and another; one of them over the first input, now and then.
+    const Value &last = values.back(), &other = values[3 + rng() % (values.size() - 3)];
+    code.push_back(store(last.number, 0, last.type, last.type));
+    code.push_back(store(other.number, 1, other.type, other.type));
+    fl_tensor out[2] = {tensor(fresh(size_t(n) * sizeof(Float)), last.type, whole),
+                        tensor(fresh(size_t(n) * sizeof(Float)), other.type, whole)};
+    if (last.type == inputs[0].dtype && rng() % 2) out[0] = inputs[0];
+    // Expected values are read before an input is overwritten.
+    const size_t bytes[2] = {size_t(n) * bytes_of(last.type), size_t(n) * bytes_of(other.type)};
+    auto read = [&](const fl_tensor& t, size_t length) {
+      std::vector<char> to(length);
+      fl_launch l = d.launch();
+      CHECK_STATUS(chip->memory->copy(&l, FL_DEVICE_TO_HOST, to.data(), t.data, length), FL_OK);
+      d.sync();
+      return to;
+    };
+    const auto expected0 = read(last.tensor, bytes[0]), expected1 = read(other.tensor, bytes[1]);
+    Program p(code, 3, 2, 1);
+    run(p, inputs, {out[0], out[1]});
+    auto same = [&](const std::vector<char>& x, const std::vector<char>& y, uint8_t type) {
+      if (type != real) return x == y;
+      for (size_t i = 0; i < x.size(); i += sizeof(Float)) {
+        Float u, v;
+        std::memcpy(&u, &x[i], sizeof u), std::memcpy(&v, &y[i], sizeof v);
+        if (!(u == v || (u != u && v != v))) return false;
+      }
+      return true;
+    };
+    CHECK(same(read(out[0], bytes[0]), expected0, last.type));
+    CHECK(same(read(out[1], bytes[1]), expected1, other.type));
+  }
+}
+
 // x -= rate × (g + decay × x) over tensors of many sizes; the rate is the item's own.
 void multi_tensor(Device& d) {
   Program p({load(0, FL_F32, FL_F32),
@@ -245,6 +387,8 @@ int main(int argc, char** argv) {
   chip = load_chip(argc, argv);
   Device device(chip, 0);
   programs(device);
+  joined_steps<float, int32_t>(device, FL_F32, FL_I32);
+  joined_steps<double, int64_t>(device, FL_F64, FL_I64);
   multi_tensor(device);
   return report("sim_pointwise_test");
 }

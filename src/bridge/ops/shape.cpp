@@ -12,7 +12,11 @@
 #include <ATen/ops/tril_meta.h>
 #include <ATen/ops/triu_meta.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "bridge/copy.h"
+#include "bridge/ops/programs.h"
 
 namespace fl::bridge {
 namespace {
@@ -175,9 +179,14 @@ bool triangle(Call& call, const Tensor& self, int64_t diagonal, const Tensor& ou
   uint8_t memory = dtype_of(self), type = to_register(self.scalar_type());
   if (type == FL_NONE) return false;
   int rows = static_cast<int>(self.dim()) - 2;
-  const fl_program* program = programs.get(key_of(memory, rows), [&](Builder& b) {
-    Value x = b.load(0, memory), zero = b.scalar(1, type), k = b.scalar(0, FL_I64);
-    Value d = b.op(FL_OP_SUB, b.index(rows + 1, FL_I64), b.index(rows, FL_I64));
+  // Positions as wide as the values: a chip may keep both in lanes of one width.
+  const int64_t height = self.size(rows), width = self.size(rows + 1);
+  const bool narrow = std::max(height, width) < std::numeric_limits<int32_t>::max() / 2;
+  const uint8_t index = narrow && (type == FL_F32 || type == FL_I32) ? FL_I32 : FL_I64;
+  diagonal = std::clamp(diagonal, -height, width);
+  const fl_program* program = programs.get(key_of(memory, rows, index), [&](Builder& b) {
+    Value x = b.load(0, memory), zero = b.scalar(1, type), k = b.scalar(0, index);
+    Value d = b.op(FL_OP_SUB, b.index(rows + 1, index), b.index(rows, index));
     b.store(0, b.select(b.op(kUpper ? FL_OP_GE : FL_OP_LE, d, k), x, zero), memory);
   });
   return run_program(call, program, {&out}, {&self}, {scalar_i(diagonal), fl_scalar{}}, Order::kKeep);
