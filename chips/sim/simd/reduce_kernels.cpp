@@ -4,6 +4,7 @@
 
 #include "fl/ops.h"
 #include "simd/lanes.h"
+#include "simd/extremes.h"
 #include "simd/sums.h"
 
 namespace sim::SIM_ISA {
@@ -48,6 +49,10 @@ struct Max {
   static SIM_INLINE V apply(V a, V b) {
     return ((b > a) | (b != b)) ? b : a;
   }
+  template <class V>
+  static SIM_INLINE V of_numbers(V a, V b) {
+    return larger(a, b);
+  }
   static SIM_INLINE bool wins(T b, T a) { return (b > a) | ((b != b) & (a == a)); }
 };
 template <class T>
@@ -58,6 +63,10 @@ struct Min {
   template <class V>
   static SIM_INLINE V apply(V a, V b) {
     return ((b < a) | (b != b)) ? b : a;
+  }
+  template <class V>
+  static SIM_INLINE V of_numbers(V a, V b) {
+    return smaller(a, b);
   }
   static SIM_INLINE bool wins(T b, T a) { return (b < a) | ((b != b) & (a == a)); }
 };
@@ -83,6 +92,30 @@ struct All {
   static SIM_INLINE bool wins(uint8_t b, uint8_t a) { return b < a; }
 };
 
+// The extreme of whole vectors; NaN if one is among them.
+template <class Op, class T>
+SIM_INLINE T extreme_of_vectors(const T* p, int64_t n) {
+  constexpr int L = lanes<T>;
+  Vec<T> best[4];
+  NanSeen<T> nan;
+  for (auto& b : best) b = splat<T>(Op::identity);
+  for (; n >= 4 * L; n -= 4 * L, p += 4 * L) {
+    const Vec<T> a = load(p), b = load(p + L), c = load(p + 2 * L), d = load(p + 3 * L);
+    nan.see(a, b), nan.see(c, d);
+    best[0] = Op::of_numbers(best[0], a), best[1] = Op::of_numbers(best[1], b);
+    best[2] = Op::of_numbers(best[2], c), best[3] = Op::of_numbers(best[3], d);
+  }
+  for (; n >= L; n -= L, p += L) {
+    nan.see(load(p), load(p));
+    best[0] = Op::of_numbers(best[0], load(p));
+  }
+  if (nan.any()) return std::numeric_limits<T>::quiet_NaN();
+  const Vec<T> v = Op::of_numbers(Op::of_numbers(best[0], best[1]), Op::of_numbers(best[2], best[3]));
+  T result = Op::identity;
+  for (int i = 0; i < L; ++i) result = Op::apply(result, T(v[i]));
+  return result;
+}
+
 template <class Op>
 typename Op::C fold_block(const typename Op::A* p, int64_t n) {
   using A = typename Op::A;
@@ -91,7 +124,11 @@ typename Op::C fold_block(const typename Op::A* p, int64_t n) {
   if constexpr (sizeof(A) == sizeof(C)) {
     constexpr int L = lanes<C>;
     const C* q = reinterpret_cast<const C*>(p);
-    if (n >= L) {
+    if constexpr (std::is_floating_point_v<C> && requires(Vec<C> v) { Op::of_numbers(v, v); }) {
+      const int64_t whole = n / L * L;
+      if (whole) result = extreme_of_vectors<Op>(q, whole);
+      q += whole, n -= whole;
+    } else if (n >= L) {
       Vec<C> a = splat<C>(Op::identity), b = a, c = a, d = a;
       for (; n >= 4 * L; n -= 4 * L, q += 4 * L) {
         a = Op::apply(a, load(q));
