@@ -88,12 +88,26 @@ void copy_space(const CopySpace& space, char* to, const char* from) {
       return;
     }
   }
-  parallel(n, kGrainBytes / size, [&](int64_t begin, int64_t end) {
-    Cursor<2> at(space, begin);
+  const int64_t row = space.inner_size(), to_step = space.inner_stride(0), from_step = space.inner_stride(1);
+  if (space.ndim < 2 || row * size >= kGrainBytes) {
+    parallel(n, kGrainBytes / size, [&](int64_t begin, int64_t end) {
+      Cursor<2> at(space, begin);
+      for (int64_t i = begin; i < end;) {
+        int64_t run = std::min(at.left(), end - i);
+        move(to + at.offset[0], to_step, from + at.offset[1], from_step, nullptr, nullptr, run);
+        at.advance(run);
+        i += run;
+      }
+    });
+    return;
+  }
+  const MoveRows rows = move_rows(size);
+  const int64_t* between = space.stride[inner - 1];
+  parallel(n / row, std::max<int64_t>(1, kGrainBytes / (row * size)), [&](int64_t begin, int64_t end) {
+    Cursor<2> at(space, begin, 1);
     for (int64_t i = begin; i < end;) {
       int64_t run = std::min(at.left(), end - i);
-      move(to + at.offset[0], space.inner_stride(0), from + at.offset[1], space.inner_stride(1), nullptr,
-           nullptr, run);
+      rows(to + at.offset[0], between[0], to_step, from + at.offset[1], between[1], from_step, run, row);
       at.advance(run);
       i += run;
     }

@@ -117,3 +117,30 @@ def test_large():
     x = torch.arange(3 << 20, dtype=torch.int64)
     assert torch.equal(x.to("fl:0").cpu(), x)
     assert torch.equal(x.to("fl:0").view(3, -1).t().contiguous().cpu(), x.view(3, -1).t())
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex128], ids=str)
+def test_rows_of_any_length_and_offset(dtype):
+    for columns in (3, 31, 70, 1500, 9001):
+        x = make((4, columns + 40), torch.float32, low=-9.0).to(dtype)
+        d = x.to("fl:0")
+        for offset in (0, 1, 3, 17, 33):
+            part, on_device = x[:, offset : offset + columns], d[:, offset : offset + columns]
+            assert torch.equal(on_device.contiguous().cpu(), part.contiguous())
+            assert torch.equal(on_device.flip(1).cpu(), part.flip(1))
+            assert torch.equal(on_device.roll(offset, 1).cpu(), part.roll(offset, 1))
+            into, expected = torch.zeros_like(d), torch.zeros_like(x)
+            into[:, 40 - offset : 40 - offset + columns] = on_device
+            expected[:, 40 - offset : 40 - offset + columns] = part
+            assert torch.equal(into.cpu(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_parts_of_complex_numbers_both_ways(dtype):
+    for n in (1, 5, 257, 1000):
+        z = make((3, n), dtype)
+        d = z.to("fl:0")
+        for part in (torch.real, torch.imag):
+            assert torch.equal((part(d) + 1).cpu(), part(z) + 1)
+            assert torch.equal((part(d).flip(1) + part(d)).cpu(), part(z).flip(1) + part(z))
+            assert torch.equal(part(d).flip(1).to(torch.bfloat16).cpu(), part(z).flip(1).to(torch.bfloat16))

@@ -99,6 +99,13 @@ void move(char* to, int64_t to_stride, const char* from, int64_t from_stride, co
   }
 }
 
+template <class T>
+void move_all_rows(char* to, int64_t to_row, int64_t to_stride, const char* from, int64_t from_row,
+                   int64_t from_stride, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r, to += to_row, from += from_row)
+    move<T>(to, to_stride, from, from_stride, nullptr, nullptr, n);
+}
+
 struct Bool {
   uint8_t bits;
 };
@@ -208,21 +215,22 @@ constexpr IndexKernels kKernels{{resolve<int32_t>, resolve<int64_t>}};
 
 const IndexKernels& index_kernels() { return kKernels; }
 
-MoveRun move_run(int bytes) {
-  switch (bytes) {
-    case 1:
-      return move<uint8_t>;
-    case 2:
-      return move<uint16_t>;
-    case 4:
-      return move<uint32_t>;
-    case 8:
-      return move<uint64_t>;
-    case 16:
-      return move<Bytes16>;
-  }
+#define SIM_BY_SIZE(kernel)    \
+  switch (bytes) {             \
+    case 1:                    \
+      return kernel<uint8_t>;  \
+    case 2:                    \
+      return kernel<uint16_t>; \
+    case 4:                    \
+      return kernel<uint32_t>; \
+    case 8:                    \
+      return kernel<uint64_t>; \
+    case 16:                   \
+      return kernel<Bytes16>;  \
+  }                            \
   return nullptr;
-}
+MoveRun move_run(int bytes){SIM_BY_SIZE(move)} MoveRows move_rows(int bytes){SIM_BY_SIZE(move_all_rows)}
+#undef SIM_BY_SIZE
 
 MoveRun combine_run(int mode, int dtype) {
   switch (mode) {

@@ -20,14 +20,19 @@ struct IndexKernels {
 using MoveRun = void (*)(char* to, int64_t to_stride, const char* from, int64_t from_stride,
                          const int64_t* to_offsets, const int64_t* from_offsets, int64_t n);
 
+// The same for some rows, all without offsets: one row's elements are `stride` bytes apart, rows `row`.
+using MoveRows = void (*)(char* to, int64_t to_row, int64_t to_stride, const char* from, int64_t from_row,
+                          int64_t from_stride, int64_t rows, int64_t n);
+
 SIM_DECLARE_LEVELS(const IndexKernels& index_kernels(); MoveRun move_run(int bytes);
-                   MoveRun combine_run(int mode, int dtype))
+                   MoveRows move_rows(int bytes); MoveRun combine_run(int mode, int dtype))
 inline const IndexKernels& index_kernels() {
   static const IndexKernels& kernels = SIM_CHOOSE(index_kernels());
   return kernels;
 }
 // For elements of 1, 2, 4, 8 or 16 bytes.
 inline MoveRun move_run(int bytes) { return SIM_CHOOSE(move_run(bytes)); }
+inline MoveRows move_rows(int bytes) { return SIM_CHOOSE(move_rows(bytes)); }
 // to[j] (mode)= from[j], in order of j; mode is FL_SCATTER_….  Null when not done.
 inline MoveRun combine_run(int mode, int dtype) { return SIM_CHOOSE(combine_run(mode, dtype)); }
 
