@@ -361,13 +361,31 @@ void cast(int64_t n, const void* a, const void*, const void*, void* out, uint32_
   unary<From, To, Convert<From, To>>(n, a, nullptr, nullptr, out, nullptr);
 }
 
+// Every step-th number: with a step that the compiler knows, by whole vectors.
+template <int step, class M, class R>
+SIM_INLINE void widen_every(int64_t n, const char* from, R* __restrict to) {
+  auto* f = reinterpret_cast<const M*>(from);
+  for (int64_t i = 0; i < n; ++i) to[i] = R(f[i * step]);
+}
 template <class M, class R>
 void widen(int64_t n, const char* from, int64_t stride, void* to_) {
   auto* to = static_cast<R*>(to_);
-  if (stride == sizeof(M)) {
-    auto* f = reinterpret_cast<const M*>(from);
-    for (int64_t i = 0; i < n; ++i) to[i] = R(f[i]);
-  } else if (stride == 0) {
+  constexpr int64_t size = sizeof(M);
+  if (stride == size) return widen_every<1, M>(n, from, to);
+  if (stride == -size) return widen_every<-1, M>(n, from, to);
+  // Parts of complex numbers.
+  if (stride == 2 * size) return widen_every<2, M>(n, from, to);
+  if (stride == -2 * size) {
+    constexpr int64_t kRun = 256;
+    M forward[kRun];
+    for (int64_t m; n > 0; n -= m, to += m, from -= 2 * size * m) {
+      m = n < kRun ? n : kRun;
+      widen_every<2, M>(m, from - 2 * size * (m - 1), forward);
+      widen_every<-1, M>(m, reinterpret_cast<const char*>(forward + m - 1), to);
+    }
+    return;
+  }
+  if (stride == 0) {
     R value = R(*reinterpret_cast<const M*>(from));
     for (int64_t i = 0; i < n; ++i) to[i] = value;
   } else {
