@@ -1,6 +1,8 @@
 // Reflection and replication padding in one to three dimensions, and their
 // gradients: copies of the inside and of the edges, no kernel of their own.
+#include <ATen/EmptyTensor.h>
 #include <ATen/native/Padding.h>
+#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/reflection_pad1d_backward_meta.h>
 #include <ATen/ops/reflection_pad1d_meta.h>
 #include <ATen/ops/reflection_pad3d_backward_meta.h>
@@ -30,17 +32,26 @@ Pad pad_of(const Tensor& t, IntArrayRef padding) {
   return pad;
 }
 
+// Without the dispatcher, which would take most of a small tensor's time here.
+Tensor narrowed(const Tensor& t, int64_t dim, int64_t start, int64_t length) {
+  TORCH_CHECK(start >= 0 && length >= 0 && start + length <= t.size(dim), "padding: elements ", start, " … ",
+              start + length, " of dimension ", dim, " of a tensor of shape ", t.sizes());
+  at::DimVector sizes(t.sizes());
+  sizes[dim] = length;
+  return at::native::as_strided_tensorimpl(t, sizes, t.strides(), t.storage_offset() + start * t.stride(dim));
+}
+
 // `t` without what negative sides cut off.
 Tensor cropped(Tensor t, const Pad& pad) {
   for (const Sides& p : pad) {
     int64_t left = std::max<int64_t>(0, -p.left), right = std::max<int64_t>(0, -p.right);
-    if (left || right) t = t.narrow(p.dim, left, t.size(p.dim) - left - right);
+    if (left || right) t = narrowed(t, p.dim, left, t.size(p.dim) - left - right);
   }
   return t;
 }
 // `t` without what positive sides add.
 Tensor inside(Tensor t, const Pad& pad) {
-  for (const Sides& p : pad) t = t.narrow(p.dim, p.left, t.size(p.dim) - p.left - p.right);
+  for (const Sides& p : pad) t = narrowed(t, p.dim, p.left, t.size(p.dim) - p.left - p.right);
   return t;
 }
 
@@ -49,12 +60,13 @@ Tensor inside(Tensor t, const Pad& pad) {
 Tensor repeated(const Tensor& padded, const Sides& p, bool left, Edge edge) {
   int64_t n = padded.size(p.dim);
   if (edge == Edge::kReplicate) {
-    Tensor one = padded.narrow(p.dim, left ? p.left : n - p.right - 1, 1);
+    Tensor one = narrowed(padded, p.dim, left ? p.left : n - p.right - 1, 1);
     at::DimVector sizes(one.sizes());
     sizes[p.dim] = left ? p.left : p.right;
     return one.expand(sizes);
   }
-  return left ? padded.narrow(p.dim, p.left + 1, p.left) : padded.narrow(p.dim, n - 2 * p.right - 1, p.right);
+  return left ? narrowed(padded, p.dim, p.left + 1, p.left)
+              : narrowed(padded, p.dim, n - 2 * p.right - 1, p.right);
 }
 
 // Adds `t`, reversed along the marked dimensions.
@@ -128,7 +140,7 @@ void pad_into(Call& call, const Tensor& in, const Pad& sides, const Tensor& out,
     for (bool left : {true, false}) {
       int64_t n = left ? p.left : p.right;
       if (!n) continue;
-      Tensor to = part.narrow(p.dim, left ? 0 : part.size(p.dim) - n, n);
+      Tensor to = narrowed(part, p.dim, left ? 0 : part.size(p.dim) - n, n);
       if (edge == Edge::kReflect) copy_reversed(call, to, repeated(part, p, left, edge), p.dim);
       else copy_step(to, repeated(part, p, left, edge));
     }
@@ -157,13 +169,13 @@ void gather_gradient(Call& call, const Tensor& grad, const Pad& sides, const Ten
       rest /= 3;
       int64_t n = side == 1 ? p.left : p.right, size = grad_in.size(p.dim);
       if (side == 0) {
-        from = from.narrow(p.dim, p.left, size);
+        from = narrowed(from, p.dim, p.left, size);
         continue;
       }
       dims.push_back(p.dim);
-      from = from.narrow(p.dim, side == 1 ? 0 : p.left + size, n);
-      if (edge == Edge::kReplicate) to = to.narrow(p.dim, side == 1 ? 0 : size - 1, 1);
-      else to = to.narrow(p.dim, side == 1 ? std::min<int64_t>(1, size) : size - 1 - n, n);
+      from = narrowed(from, p.dim, side == 1 ? 0 : p.left + size, n);
+      if (edge == Edge::kReplicate) to = narrowed(to, p.dim, side == 1 ? 0 : size - 1, 1);
+      else to = narrowed(to, p.dim, side == 1 ? std::min<int64_t>(1, size) : size - 1 - n, n);
     }
     if (from.numel() == 0) continue;
     if (edge == Edge::kReflect) add_reversed(call, to, from, dims);
@@ -295,7 +307,10 @@ Tensor& reflection_pad2d_out(const Tensor& self, IntArrayRef padding, Tensor& ou
 Tensor reflection_pad2d(const Tensor& self, IntArrayRef padding) {
   at::native::padding::check_valid_input<2>(self, padding);
   auto format = self.dim() == 4 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
-  Tensor out = at::empty(padded_sizes(self, padding), self.options().memory_format(format));
+  auto sizes = padded_sizes(self, padding);
+  at::detail::check_size_nonnegative(sizes);
+  Tensor out = empty_like(self, sizes, self.scalar_type());
+  if (format != at::MemoryFormat::Contiguous) out.unsafeGetTensorImpl()->empty_tensor_restride(format);
   return reflection_pad2d_out(self, padding, out);
 }
 
