@@ -212,28 +212,30 @@ Tensor& gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool sp
   return fallback<ATEN_OP2(gather, out)>(self, dim, index, sparse_grad, out);
 }
 
+// A narrow dtype whose mode the chip lacks is scattered in the type that computes with it.
+ScalarType scattered_in(const Call& call, int mode, ScalarType dtype) {
+  return call.claims(FL_ENTRY_SCATTER, mode, to_dtype(dtype)) ? dtype : to_scalar_type(to_register(dtype));
+}
 bool scatters(const Call& call, int mode, ScalarType dtype) {
-  return call.claims(FL_ENTRY_SCATTER, mode, to_dtype(dtype)) ||
-         combined_in(call, static_cast<uint16_t>(mode), dtype) != dtype ||
-         scatters_by_order(call, mode, dtype);
+  dtype = scattered_in(call, mode, dtype);
+  return call.claims(FL_ENTRY_SCATTER, mode, to_dtype(dtype)) || scatters_by_order(call, mode, dtype);
 }
 
-// out = self, then scattered into.  A mode that the chip lacks for a narrow dtype is done in a wide one.
-// False: the chip cannot; nothing has happened.
+// out = self, then scattered into.  False: the chip cannot; nothing has happened.
 bool scatter_over(Call& call, int mode, const Tensor& self, int64_t dim, const Tensor& index,
                   const Tensor& part, const Tensor& out) {
   if (!scatters(call, mode, out.scalar_type())) return false;
   if (!out.is_same(self)) const_cast<Tensor&>(out).copy_(self);
   if (index.numel() == 0) return true;
   if (call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out))) return along(call, mode, out, dim, index, part);
-  call.composed();
-  const ScalarType type = combined_in(call, static_cast<uint16_t>(mode), out.scalar_type());
-  if (type != out.scalar_type()) {
-    Tensor wide = out.to(type);
-    if (!along(call, mode, wide, dim, index, part.to(type))) return false;
+  if (ScalarType wider = scattered_in(call, mode, out.scalar_type()); wider != out.scalar_type()) {
+    call.composed();
+    Tensor wide = out.to(wider);
+    if (!scatter_over(call, mode, wide, dim, index, part.to(wider), wide)) return false;
     const_cast<Tensor&>(out).copy_(wide);
     return true;
   }
+  if (call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out))) return along(call, mode, out, dim, index, part);
   Tensor place = at_least_1d(index), from = part;
   if (part.dim() == place.dim())
     for (int64_t d = 0; d < place.dim(); ++d) from = from.narrow(d, 0, place.size(d));
