@@ -82,8 +82,11 @@ def with_roots(g):
 
 @maker(2)
 def activation(g):
-    a = g.pick(is_float)  # accumulated: gelu of a negative number is a difference of two that are close
-    return bool(a) and g.add(f"F.{g.rng.choice(ACTIVATIONS)}({a})", a, kind="accumulated")
+    a, name = g.pick(is_float), g.rng.choice(ACTIVATIONS)
+    # logsigmoid is contiguous on the CPU, and in the operand's order on CUDA, the meta device and here.
+    order = ".contiguous()" if name == "logsigmoid" else ""
+    # accumulated: gelu of a negative number is a difference of two that are close
+    return bool(a) and g.add(f"F.{name}({a}{order})", a, kind="accumulated")
 
 
 @maker(2)
