@@ -31,6 +31,10 @@ def offset(t):
     return memory[3:].view(t.shape)
 
 
+def is_negatable(t):
+    return t.is_complex() or (t.is_floating_point() and t.itemsize > 1)
+
+
 LAYOUTS = {
     "transposed": strided(transposed),
     "gaps": strided(lambda t: torch.stack([t, t], -1)[..., 0]),
@@ -40,7 +44,7 @@ LAYOUTS = {
 }
 BITS = {
     "conj": strided(lambda t: t.conj().resolve_conj().conj() if t.is_complex() else t),
-    "neg": strided(lambda t: torch._neg_view(torch.neg(t)) if t.is_floating_point() or t.is_complex() else t),
+    "neg": strided(lambda t: torch._neg_view(torch.neg(t)) if is_negatable(t) else t),
 }
 
 
