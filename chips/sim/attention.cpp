@@ -143,7 +143,7 @@ fl_status attention(const fl_launch* launch, const fl_attention_args* args) {
   a.lse = Tensor(args->lse), a.bias = optional(args->bias);
   a.scale = args->scale, a.causal = args->causal != 0;
   return submit(launch, "attention", [a](Context& context) {
-    with_attention_types(a.q.dtype, [&](auto s, auto t) { run<decltype(s), decltype(t)>(context, a); });
+    with_float_types(a.q.dtype, [&](auto s, auto t) { run<decltype(s), decltype(t)>(context, a); });
   });
 }
 

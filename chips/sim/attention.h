@@ -117,20 +117,6 @@ bool as_compute_type(Context& context, Tensor& t) {
   return true;
 }
 
-template <class F>
-void with_attention_types(uint8_t dtype, F&& f) {
-  switch (dtype) {
-    case FL_F16:
-      return f(f16(), float());
-    case FL_BF16:
-      return f(bf16(), float());
-    case FL_F32:
-      return f(float(), float());
-    default:
-      return f(double(), double());
-  }
-}
-
 constexpr uint32_t kAttentionDtypes = FL_BIT(FL_F16) | FL_BIT(FL_BF16) | FL_BIT(FL_F32) | FL_BIT(FL_F64);
 
 fl_status check_attention(const char* name, const fl_tensor& q, const fl_tensor& k, const fl_tensor& v,

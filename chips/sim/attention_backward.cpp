@@ -159,7 +159,7 @@ fl_status attention_backward(const fl_launch* launch, const fl_attention_backwar
   a.grad_v = Tensor(args->grad_v);
   a.scale = args->scale, a.causal = args->causal != 0;
   return submit(launch, "attention_backward", [a](Context& context) {
-    with_attention_types(a.q.dtype, [&](auto s, auto t) { run<decltype(s), decltype(t)>(context, a); });
+    with_float_types(a.q.dtype, [&](auto s, auto t) { run<decltype(s), decltype(t)>(context, a); });
   });
 }
 

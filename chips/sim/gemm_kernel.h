@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fl/chip.h"
+
 // One body, three instruction sets; the loader picks, by a function of the compiler's that runs before the
 // library is relocated. ThreadSanitizer would instrument that function too, with a call that leads nowhere
 // yet; Clang clones no templates.
@@ -31,6 +33,21 @@ struct bf16 {
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
   explicit operator double() const { return static_cast<float>(*this); }
 };
+
+// f(a value of the float dtype, one of what it is computed in).
+template <class F>
+void with_float_types(uint8_t dtype, F&& f) {
+  switch (dtype) {
+    case FL_F16:
+      return f(f16(), float());
+    case FL_BF16:
+      return f(bf16(), float());
+    case FL_F32:
+      return f(float(), float());
+    default:
+      return f(double(), double());
+  }
+}
 
 // c[rows × width] = a·b, or c += a·b.  a is read at a[i × a_row + p × a_col];
 // b's rows and c's rows are b_row and c_row apart and `width` wide.

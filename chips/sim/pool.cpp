@@ -411,14 +411,6 @@ struct Pooling {
 template <class F>
 void with_types(uint8_t dtype, F&& f) {
   switch (dtype) {
-    case FL_F16:
-      return f(f16(), float());
-    case FL_BF16:
-      return f(bf16(), float());
-    case FL_F32:
-      return f(float(), float());
-    case FL_F64:
-      return f(double(), double());
     case FL_U8:
       return f(uint8_t(), uint8_t());
     case FL_I8:
@@ -427,8 +419,10 @@ void with_types(uint8_t dtype, F&& f) {
       return f(int16_t(), int16_t());
     case FL_I32:
       return f(int32_t(), int32_t());
-    default:
+    case FL_I64:
       return f(int64_t(), int64_t());
+    default:
+      return with_float_types(dtype, f);
   }
 }
 

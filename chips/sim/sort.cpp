@@ -29,8 +29,9 @@ class Sorter {
   using Counts = int64_t[1 << kWide];
 
  public:
-  Sorter(const Tensor& in, const Tensor& out, const Tensor& index, int axis, bool descending)
-      : slices_({&in, &out, &index}, axis), flip_(descending ? Bits(~Bits(0)) : Bits(0)), n_(slices_.length) {
+  // Keys are compared with the bits of `flip` turned over.
+  Sorter(const Tensor& in, const Tensor& out, const Tensor& index, int axis, Bits flip)
+      : slices_({&in, &out, &index}, axis), flip_(flip), n_(slices_.length) {
     const Tensor& result = out ? out : index;
     wanted_ = result.ndim ? result.sizes[axis] : 1;
     // What is read again while it is being overwritten needs a copy.
@@ -259,31 +260,30 @@ struct Sort {
   bool descending;
 
   template <class Key>
-  void run(Context& context) const {
+  void run(Context& context, bool is_signed = false) const {
+    using Bits = typename Key::Bits;
+    constexpr Bits kSign = Bits(Bits(1) << (8 * sizeof(Bits) - 1));
+    const Bits flip = Bits((descending ? ~Bits(0) : 0) ^ (is_signed ? kSign : 0));
     const int64_t n = in.ndim ? in.sizes[axis] : 1;
-    if (sizeof(typename Key::Bits) <= 4 && n <= int64_t{1} << 32)
-      Sorter<Key, PackedEntry>(in, out, index, axis, descending).run(context);
-    else Sorter<Key, WideEntry>(in, out, index, axis, descending).run(context);
+    if (sizeof(Bits) <= 4 && n <= int64_t{1} << 32)
+      Sorter<Key, PackedEntry>(in, out, index, axis, flip).run(context);
+    else Sorter<Key, WideEntry>(in, out, index, axis, flip).run(context);
   }
   void operator()(Context& context) const {
     switch (in.dtype) {
       case FL_BOOL:
       case FL_U8:
-        return run<IntegerKey<uint8_t>>(context);
       case FL_I8:
-        return run<IntegerKey<int8_t>>(context);
+        return run<UnsignedKey<uint8_t>>(context, in.dtype == FL_I8);
       case FL_U16:
-        return run<IntegerKey<uint16_t>>(context);
       case FL_I16:
-        return run<IntegerKey<int16_t>>(context);
+        return run<UnsignedKey<uint16_t>>(context, in.dtype == FL_I16);
       case FL_U32:
-        return run<IntegerKey<uint32_t>>(context);
       case FL_I32:
-        return run<IntegerKey<int32_t>>(context);
+        return run<UnsignedKey<uint32_t>>(context, in.dtype == FL_I32);
       case FL_U64:
-        return run<IntegerKey<uint64_t>>(context);
       case FL_I64:
-        return run<IntegerKey<int64_t>>(context);
+        return run<UnsignedKey<uint64_t>>(context, in.dtype == FL_I64);
       case FL_F16:
         return run<FloatKey<uint16_t, 0x7c00>>(context);
       case FL_BF16:

@@ -3,18 +3,16 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 namespace sim {
 
 // A value's key, and back.  `lost` keys stand for several values: those are read
 // again where they came from.
-template <class T>
-struct IntegerKey {
-  using Bits = std::make_unsigned_t<T>;
-  static constexpr Bits kSign = std::is_signed_v<T> ? Bits(Bits(1) << (8 * sizeof(T) - 1)) : Bits(0);
-  static Bits key(Bits bits) { return bits ^ kSign; }
-  static Bits bits(Bits key) { return key ^ kSign; }
+template <class B>
+struct UnsignedKey {
+  using Bits = B;
+  static Bits key(Bits bits) { return bits; }
+  static Bits bits(Bits key) { return key; }
   static bool lost(Bits) { return false; }
   static constexpr bool kLoses = false;
 };

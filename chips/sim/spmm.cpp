@@ -16,6 +16,7 @@ constexpr int64_t kGrain = 16384;  // values worth a thread
 struct SpmmJob {
   Tensor row_begin, dense, out, columns, values, winner;
   fl_scalar empty;
+  bool mean;
   SpmmRun run;
 
   void operator()(Context& context) {
@@ -25,7 +26,7 @@ struct SpmmJob {
     rows.begin = row_numbers(context, m, count);
     if (columns && !(rows.offsets = resolve(context, count))) return;
     if (values) rows.values = computed_values(context, count);
-    rows.empty = empty;
+    rows.empty = empty, rows.mean = mean;
     // Batches and columns are alike: what lies side by side is the inner one.
     int outer = 0, inner = 2;
     if (n == 1 || (std::abs(dense.strides[2]) != 1 && std::abs(dense.strides[0]) == 1))
@@ -116,7 +117,7 @@ fl_status spmm(const fl_launch* launch, const fl_spmm_args* a) {
   }
   return submit(launch, "spmm",
                 SpmmJob{Tensor(a->row_begin), Tensor(a->dense), Tensor(a->out), optional(a->columns),
-                        optional(a->values), optional(a->winner), a->empty, run});
+                        optional(a->values), optional(a->winner), a->empty, a->mode == FL_SPMM_MEAN, run});
 }
 
 void claim_spmm(Claims& claims) {

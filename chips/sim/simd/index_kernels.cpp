@@ -8,17 +8,6 @@
 namespace sim::SIM_ISA {
 namespace {
 
-template <class T>
-SIM_INLINE T take(const char* p) {
-  T x;
-  std::memcpy(&x, p, sizeof x);
-  return x;
-}
-template <class T>
-SIM_INLINE void put(char* p, T x) {
-  std::memcpy(p, &x, sizeof x);
-}
-
 template <class I, bool contiguous>
 int64_t resolve_run(const char* index, int64_t stride, int64_t n, int64_t size, int64_t step, bool wrap,
                     int64_t* offsets) {
@@ -233,17 +222,8 @@ MoveRun move_run(int bytes){SIM_BY_SIZE(move)} MoveRows move_rows(int bytes){SIM
 #undef SIM_BY_SIZE
 
 MoveRun combine_run(int mode, int dtype) {
-  switch (mode) {
-    case FL_SCATTER_ADD:
-      return combine_of<FL_SCATTER_ADD>(dtype);
-    case FL_SCATTER_MUL:
-      return combine_of<FL_SCATTER_MUL>(dtype);
-    case FL_SCATTER_MIN:
-      return combine_of<FL_SCATTER_MIN>(dtype);
-    case FL_SCATTER_MAX:
-      return combine_of<FL_SCATTER_MAX>(dtype);
-  }
-  return nullptr;
+  return with_constant<FL_SCATTER_ADD, FL_SCATTER_MUL, FL_SCATTER_MIN, FL_SCATTER_MAX>(
+      mode, MoveRun(nullptr), [&](auto m) { return combine_of<m>(dtype); });
 }
 
 }  // namespace sim::SIM_ISA

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__AVX512F__)
 #define SIM_VECTOR_BYTES 64
@@ -17,6 +18,25 @@
 #define SIM_INLINE inline __attribute__((always_inline))
 
 namespace sim::SIM_ISA {
+
+// f(std::integral_constant<int, value>()) for the value among `values`; `otherwise` where it is none of them.
+template <int... values, class Result, class F>
+SIM_INLINE Result with_constant(int value, Result otherwise, F&& f) {
+  ((value == values && (otherwise = f(std::integral_constant<int, values>()), true)) || ...);
+  return otherwise;
+}
+
+// A value at any address.
+template <class T>
+SIM_INLINE T take(const char* p) {
+  T x;
+  std::memcpy(&x, p, sizeof x);
+  return x;
+}
+template <class T>
+SIM_INLINE void put(char* p, T x) {
+  std::memcpy(p, &x, sizeof x);
+}
 
 template <class T>
 struct VecOf {

@@ -30,41 +30,40 @@ SIM_INLINE T narrow(Computed<T> x) {
   else return x;
 }
 
-template <class A>
-SIM_INLINE A times(A a, A b) {
-  if constexpr (is_complex<A>) return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-  else if constexpr (std::is_integral_v<A>) return A(uint64_t(a) * uint64_t(b));
-  else return a * b;
+// X: one number A, or a vector of them.  Integers wrap around.
+template <class A, class X, class F>
+SIM_INLINE X wrapping(X a, X b, F&& f) {
+  if constexpr (!std::is_integral_v<A>) return f(a, b);
+  else if constexpr (std::is_same_v<A, X>) return A(f(uint64_t(a), uint64_t(b)));
+  else return X(f(Vec<std::make_unsigned_t<A>>(a), Vec<std::make_unsigned_t<A>>(b)));
 }
-template <class A>
-SIM_INLINE A plus(A a, A b) {
+template <class A, class X>
+SIM_INLINE X times(X a, X b) {
+  if constexpr (is_complex<A>) return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+  else return wrapping<A>(a, b, [](auto u, auto v) { return u * v; });
+}
+template <class A, class X>
+SIM_INLINE X plus(X a, X b) {
   if constexpr (is_complex<A>) return {a.re + b.re, a.im + b.im};
-  else if constexpr (std::is_integral_v<A>) return A(uint64_t(a) + uint64_t(b));
-  else return a + b;
+  else return wrapping<A>(a, b, [](auto u, auto v) { return u + v; });
 }
 
-constexpr bool sums(int mode) { return mode == FL_SPMM_SUM || mode == FL_SPMM_MEAN; }
-template <int mode, class A>
-SIM_INLINE A start() {
-  if constexpr (is_complex<A>) return {sums(mode) ? 0.f : 1.f, 0};
-  else return A(sums(mode) ? 0 : 1);
-}
 // Whether x takes the place of a: NaN does, and then stays.
-template <int mode, class A>
-SIM_INLINE bool beats(A x, A a) {
-  if constexpr (std::is_integral_v<A>) return mode == FL_SPMM_MIN ? x < a : x > a;
-  else return ((mode == FL_SPMM_MIN ? x < a : x > a) | (x != x)) & (a == a);
+template <int mode, class A, class X>
+SIM_INLINE auto beats(X x, X a) {
+  const auto better = mode == FL_SPMM_MIN ? x < a : x > a;
+  if constexpr (std::is_integral_v<A>) return better;
+  else return (better | (x != x)) & (a == a);
 }
-template <int mode, class A>
-SIM_INLINE A combine(A a, A x) {
-  if constexpr (sums(mode)) return plus(a, x);
-  else if constexpr (mode == FL_SPMM_PROD) return times(a, x);
-  else return beats<mode>(x, a) ? x : a;
+template <int mode, class A, class X>
+SIM_INLINE X combine(X a, X x) {
+  if constexpr (mode == FL_SPMM_SUM) return plus<A>(a, x);
+  else if constexpr (mode == FL_SPMM_PROD) return times<A>(a, x);
+  else return beats<mode, A>(x, a) ? x : a;
 }
-template <int mode, class A>
-SIM_INLINE A finished(A a, int64_t count) {
-  if constexpr (mode != FL_SPMM_MEAN) return a;
-  else if constexpr (is_complex<A>) return {a.re / decltype(a.re)(count), a.im / decltype(a.re)(count)};
+template <class A, class X>
+SIM_INLINE X divided(X a, int64_t count) {
+  if constexpr (is_complex<A>) return {a.re / decltype(a.re)(count), a.im / decltype(a.re)(count)};
   else return a / A(count);
 }
 template <class T>
@@ -74,64 +73,72 @@ T read_scalar(const fl_scalar& s) {
   else return narrow<T>(Computed<T>(s.v.f));
 }
 
-template <class T>
-SIM_INLINE T take(const char* p) {
-  T x;
-  std::memcpy(&x, p, sizeof x);
-  return x;
-}
-template <class T>
-SIM_INLINE void put(char* p, T x) {
-  std::memcpy(p, &x, sizeof x);
-}
-
-// One row's results `i` … i+W-1.  The accumulators stay in registers: every loop over W is unrolled.
-template <class T, int mode, bool weighted, bool contiguous, int W>
+// One row's results `i` … i + N × lanes - 1.  The accumulators stay in registers: loops over N are unrolled.
+template <class T, int mode, bool weighted, bool contiguous, class X, int N>
 SIM_INLINE void block(const SpmmRows& r, int64_t begin, int64_t end, int64_t i, char* out) {
   using A = Computed<T>;
-  constexpr bool picks = mode == FL_SPMM_MIN || mode == FL_SPMM_MAX;
-  const int64_t step = contiguous ? int64_t(sizeof(T)) : r.dense_step;
+  constexpr int L = sizeof(X) / sizeof(A);
+  const int64_t step = contiguous ? int64_t(sizeof(T)) : r.dense_step,
+                out_step = contiguous ? int64_t(sizeof(T)) : r.out_step;
   const char* dense = r.dense + i * step;
   const A* values = reinterpret_cast<const A*>(r.values);
-  auto row = [&](int64_t j, A* to) {
+  // The j-th value's numbers.
+  auto numbers = [&](int64_t j, X* to) {
     const char* p = dense + (r.offsets ? r.offsets[j] : j * r.dense_row);
-    if constexpr (is_half<T> && contiguous && W > 1) {
-      to_floats(reinterpret_cast<const T*>(p), to, W);
-    } else {
-      for (int k = 0; k < W; ++k) to[k] = widen(take<T>(p + k * step));
+#pragma GCC unroll 8
+    for (int u = 0; u < N; ++u) {
+      if constexpr (L == 1) {
+        to[u] = widen(take<T>(p + u * step));
+      } else if constexpr (contiguous && !is_half<T>) {
+        std::memcpy(to + u, p + u * sizeof(X), sizeof(X));
+      } else {
+        A a[L];
+        to_floats(reinterpret_cast<const T*>(p) + u * L, a, L);
+        std::memcpy(to + u, a, sizeof(X));
+      }
+      if constexpr (weighted && L > 1) to[u] = times<A>(to[u], splat<A>(values[j]));
+      if constexpr (weighted && L == 1)
+        if (values) to[u] = times<A>(to[u], values[j]);
     }
-    if constexpr (weighted)
-      for (int k = 0; k < W; ++k) to[k] = times(to[k], values[j]);
   };
-  A sum[W], x[W];
+  X sum[N] = {}, x[N];
   int64_t j = begin;
-  if constexpr (picks) row(j++, sum);
-  else
-    for (int k = 0; k < W; ++k) sum[k] = start<mode, A>();
-  if constexpr (W == 1 && sums(mode)) {
+  if constexpr (mode != FL_SPMM_SUM) numbers(j++, sum);
+  if constexpr (N == 1 && L == 1 && mode == FL_SPMM_SUM) {
     // Additions that need not wait for each other.
-    A more[3] = {start<mode, A>(), start<mode, A>(), start<mode, A>()};
+    X more[3] = {};
     for (; j + 4 <= end; j += 4) {
-      A y[4];
-      for (int u = 0; u < 4; ++u) row(j + u, y + u);
-      sum[0] = plus(sum[0], y[0]);
-      for (int u = 0; u < 3; ++u) more[u] = plus(more[u], y[u + 1]);
+      X y[4];
+      for (int u = 0; u < 4; ++u) numbers(j + u, y + u);
+      sum[0] = plus<A>(sum[0], y[0]);
+      for (int u = 0; u < 3; ++u) more[u] = plus<A>(more[u], y[u + 1]);
     }
-    sum[0] = plus(plus(sum[0], more[0]), plus(more[1], more[2]));
+    sum[0] = plus<A>(plus<A>(sum[0], more[0]), plus<A>(more[1], more[2]));
   }
   for (; j < end; ++j) {
-    row(j, x);
-    for (int k = 0; k < W; ++k) sum[k] = combine<mode>(sum[k], x[k]);
+    numbers(j, x);
+#pragma GCC unroll 8
+    for (int u = 0; u < N; ++u) sum[u] = combine<mode, A>(sum[u], x[u]);
   }
-  out += i * r.out_step;
-  for (int k = 0; k < W; ++k)
-    put(out + k * (contiguous ? int64_t(sizeof(T)) : r.out_step),
-        narrow<T>(finished<mode>(sum[k], end - begin)));
+  out += i * out_step;
+  for (int u = 0; u < N; ++u) {
+    if constexpr (mode == FL_SPMM_SUM && !std::is_integral_v<A>)
+      if (r.mean) sum[u] = divided<A>(sum[u], end - begin);
+    if constexpr (contiguous && !is_half<T>) {
+      std::memcpy(out + u * sizeof(X), sum + u, sizeof(X));
+    } else {
+      A a[L];
+      std::memcpy(a, sum + u, sizeof(X));
+      if constexpr (contiguous) from_floats(a, reinterpret_cast<T*>(out) + u * L, L);
+      else
+        for (int k = 0; k < L; ++k) put(out + (u * L + k) * out_step, narrow<T>(a[k]));
+    }
+  }
 }
 
 // The same with the number of the value that won.
-template <class T, int mode, bool weighted>
-SIM_INLINE void winners(const SpmmRows& r, int64_t begin, int64_t end, int64_t m) {
+template <class T, int mode>
+void winners(const SpmmRows& r, int64_t begin, int64_t end, int64_t m) {
   using A = Computed<T>;
   const A* values = reinterpret_cast<const A*>(r.values);
   constexpr int64_t W = 16;
@@ -143,8 +150,8 @@ SIM_INLINE void winners(const SpmmRows& r, int64_t begin, int64_t end, int64_t m
       const char* p = r.dense + (r.offsets ? r.offsets[j] : j * r.dense_row) + i * r.dense_step;
       for (int64_t k = 0; k < w; ++k) {
         A x = widen(take<T>(p + k * r.dense_step));
-        if constexpr (weighted) x = times(x, values[j]);
-        const bool wins = j == begin || beats<mode>(x, best[k]);
+        if (values) x = times<A>(x, values[j]);
+        const bool wins = j == begin || beats<mode, A>(x, best[k]);
         best[k] = wins ? x : best[k], number[k] = wins ? j : number[k];
       }
     }
@@ -155,11 +162,24 @@ SIM_INLINE void winners(const SpmmRows& r, int64_t begin, int64_t end, int64_t m
   }
 }
 
+// A block's accumulators: vectors of what lies side by side, numbers of what does not.
+template <class A, bool vectors>
+struct Accumulators {
+  using X = A;
+  static constexpr int count = 8;
+};
+template <class A>
+struct Accumulators<A, true> {
+  using X = Vec<A>;
+  static constexpr int count = 4;
+};
+
 template <class T, int mode, bool weighted, bool contiguous>
 void rows(const SpmmRows& r, int64_t first, int64_t last) {
-  // Of small integers no more than of floats: blocks are unrolled.
-  constexpr int kVector = SIM_VECTOR_BYTES / (sizeof(Computed<T>) < 4 ? 4 : int(sizeof(Computed<T>)));
-  constexpr int kWide = 4 * kVector;
+  using A = Computed<T>;
+  using Wide = Accumulators<A, contiguous && !is_complex<A>>;
+  using X = typename Wide::X;
+  constexpr int64_t kVector = sizeof(X) / sizeof(A), kWide = kVector * Wide::count;
   const T empty = read_scalar<T>(r.empty);
   for (int64_t m = first; m < last; ++m) {
     const int64_t begin = r.begin[m], end = r.begin[m + 1];
@@ -172,38 +192,37 @@ void rows(const SpmmRows& r, int64_t first, int64_t last) {
     }
     if constexpr (mode == FL_SPMM_MIN || mode == FL_SPMM_MAX)
       if (r.winner) {
-        winners<T, mode, weighted>(r, begin, end, m);
+        winners<T, mode>(r, begin, end, m);
         continue;
       }
     int64_t i = 0;
-    for (; i + kWide <= r.n; i += kWide) block<T, mode, weighted, contiguous, kWide>(r, begin, end, i, out);
-    for (; i + kVector <= r.n; i += kVector)
-      block<T, mode, weighted, contiguous, kVector>(r, begin, end, i, out);
-    for (; i < r.n; ++i) block<T, mode, weighted, contiguous, 1>(r, begin, end, i, out);
+    for (; i + kWide <= r.n; i += kWide)
+      block<T, mode, weighted, contiguous, X, Wide::count>(r, begin, end, i, out);
+    if constexpr (kVector > 1)
+      for (; i + kVector <= r.n; i += kVector)
+        block<T, mode, weighted, contiguous, X, 1>(r, begin, end, i, out);
+    for (; i < r.n; ++i) block<T, mode, weighted, contiguous, A, 1>(r, begin, end, i, out);
   }
 }
 
 template <class T, int mode>
 void run(const SpmmRows& r, int64_t first, int64_t last) {
   const bool contiguous = r.n == 1 || (r.dense_step == sizeof(T) && r.out_step == sizeof(T));
-  if (r.values)
-    contiguous ? rows<T, mode, true, true>(r, first, last) : rows<T, mode, true, false>(r, first, last);
-  else contiguous ? rows<T, mode, false, true>(r, first, last) : rows<T, mode, false, false>(r, first, last);
+  if (!contiguous) rows<T, mode, true, false>(r, first, last);  // looks for itself whether there are weights
+  else r.values ? rows<T, mode, true, true>(r, first, last) : rows<T, mode, false, true>(r, first, last);
 }
 
 template <int mode>
 SpmmRun run_of(int dtype) {
-  if constexpr (mode != FL_SPMM_MEAN) {
-    if (dtype == FL_U8) return run<uint8_t, mode>;
-    if (dtype == FL_I8) return run<int8_t, mode>;
-    if (dtype == FL_I16) return run<int16_t, mode>;
-    if (dtype == FL_I32) return run<int32_t, mode>;
-    if (dtype == FL_I64) return run<int64_t, mode>;
-  }
   if constexpr (mode != FL_SPMM_MIN && mode != FL_SPMM_MAX) {
     if (dtype == FL_C64) return run<Complex<float>, mode>;
     if (dtype == FL_C128) return run<Complex<double>, mode>;
   }
+  if (dtype == FL_U8) return run<uint8_t, mode>;
+  if (dtype == FL_I8) return run<int8_t, mode>;
+  if (dtype == FL_I16) return run<int16_t, mode>;
+  if (dtype == FL_I32) return run<int32_t, mode>;
+  if (dtype == FL_I64) return run<int64_t, mode>;
   if (dtype == FL_F16) return run<Half, mode>;
   if (dtype == FL_BF16) return run<BFloat, mode>;
   if (dtype == FL_F32) return run<float, mode>;
@@ -214,19 +233,10 @@ SpmmRun run_of(int dtype) {
 }  // namespace
 
 SpmmRun spmm_run(int mode, int dtype) {
-  switch (mode) {
-    case FL_SPMM_SUM:
-      return run_of<FL_SPMM_SUM>(dtype);
-    case FL_SPMM_MEAN:
-      return run_of<FL_SPMM_MEAN>(dtype);
-    case FL_SPMM_MIN:
-      return run_of<FL_SPMM_MIN>(dtype);
-    case FL_SPMM_MAX:
-      return run_of<FL_SPMM_MAX>(dtype);
-    case FL_SPMM_PROD:
-      return run_of<FL_SPMM_PROD>(dtype);
-  }
-  return nullptr;
+  const bool integer = dtype >= FL_U8 && dtype <= FL_I64;
+  if (mode == FL_SPMM_MEAN) return integer ? nullptr : run_of<FL_SPMM_SUM>(dtype);
+  return with_constant<FL_SPMM_SUM, FL_SPMM_PROD, FL_SPMM_MIN, FL_SPMM_MAX>(
+      mode, SpmmRun(nullptr), [&](auto m) { return run_of<m>(dtype); });
 }
 
 }  // namespace sim::SIM_ISA

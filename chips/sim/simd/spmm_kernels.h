@@ -20,6 +20,7 @@ struct SpmmRows {
   char* winner;  // I64, or null
   int64_t winner_row, winner_step;
   int64_t n;
+  bool mean;  // a SUM is divided by the number of its values
   fl_scalar empty;
 };
 // Rows first … last-1; pointers are those of row 0.
