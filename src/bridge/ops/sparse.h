@@ -35,14 +35,12 @@ void accumulate(const Tensor& to, const Tensor& index, const Tensor& values);
 
 // Where each row of a matrix with n rows begins: [n + 1], from each element's row.
 Tensor row_begin(const Tensor& rows, int64_t n, ScalarType dtype);
-// The row of each of `count` elements, from where the rows begin [..., n + 1].
-Tensor rows_of(const Tensor& begin, int64_t count);
 
 // The pairs (i, begin[i] + 0 … begin[i] + length[i]-1).
 struct Pairs {
   Tensor left, right;
 };
-Pairs pairs(const Tensor& begin, const Tensor& length);
+Pairs pairs(Call& call, const Tensor& begin, const Tensor& length);
 
 // Where in `sorted` (distinct keys) each key is, and whether; 0 where not.
 struct Match {
@@ -76,6 +74,6 @@ struct Elements {
 };
 Tensor multiply(Call& call, Elements e, const Tensor& dense);
 // COO [M, K] × COO [K, N], coalesced.
-Tensor sparse_sparse(const Tensor& a, const Tensor& b);
+Tensor sparse_sparse(Call& call, const Tensor& a, const Tensor& b);
 
 }  // namespace fl::bridge::sparse

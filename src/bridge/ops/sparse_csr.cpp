@@ -86,7 +86,7 @@ Tensor& addmm_out(const Tensor& self, const Tensor& mat1, const Tensor& mat2, co
     TORCH_CHECK(both, "addmm: computation is not implemented for ", out.layout(), " + ", mat1.layout(), " @ ",
                 mat2.layout());
     call.composed();
-    Tensor product = sparse_sparse(mat1.to_sparse(), mat2.to_sparse());
+    Tensor product = sparse_sparse(call, mat1.to_sparse(), mat2.to_sparse());
     if (!alpha.equal(1)) product = product.mul(as_stored(alpha, product.scalar_type()));
     if (!beta.equal(0)) {
       TORCH_CHECK(self.sizes() == IntArrayRef(sizes), "The input tensor must be a matrix with size ",
@@ -101,8 +101,9 @@ Tensor& addmm_out(const Tensor& self, const Tensor& mat1, const Tensor& mat2, co
       out.is_same(self) ? c10::MaybeOwned<Tensor>::borrowed(self) : at::expand_size(self, sizes, "addmm");
   TORCH_CHECK(whole->sizes() == IntArrayRef(sizes), "The input tensor must be a matrix with size ", sizes[0],
               "x", sizes[1], ", but got a ", whole->dim(), "-D tensor with size ", whole->sizes());
-  Tensor product = both ? (call.composed(), sparse_sparse(mat1.to_sparse(), mat2.to_sparse()).to_dense())
-                        : product_of(call, mat1, mat2);
+  Tensor product = both
+                       ? (call.composed(), sparse_sparse(call, mat1.to_sparse(), mat2.to_sparse()).to_dense())
+                       : product_of(call, mat1, mat2);
   if (!out.is_same(self)) at::native::resize_output(out, sizes);
   // A sparse `self` with a strided result.
   Tensor addend = whole->layout() == at::kStrided || beta.equal(0) ? *whole : whole->to_dense();
@@ -191,7 +192,8 @@ Tensor& sampled_addmm_out(const Tensor& self, const Tensor& mat1, const Tensor& 
          values = per_batch(self.values());
   Tensor sums = at::zeros_like(values, at::MemoryFormat::Contiguous);
   if (nnz && k && sums.numel()) {
-    Tensor rows = rows_of(begin.reshape({-1, m + 1}), nnz), places = columns.reshape({-1, nnz}).to(at::kLong);
+    Tensor rows = rows_of(call, begin.reshape({-1, m + 1}), nnz),
+           places = columns.reshape({-1, nnz}).to(at::kLong);
     Tensor number = at::arange(rows.size(0), rows.options()).unsqueeze(1);
     rows = at::add(rows, number, m).reshape({-1}), places = at::add(places, number, n).reshape({-1});
     sums = row_products(mat1.reshape({-1, k}), mat2.transpose(-1, -2).reshape({-1, k}), rows, places)
@@ -275,7 +277,8 @@ std::tuple<Tensor, Tensor> mm_reduce_backward(const Tensor& self, const Tensor& 
          grad_other = at::zeros_like(other, at::MemoryFormat::Contiguous);
   if (nnz && grad.numel()) {
     if (mode == FL_SPMM_SUM || mode == FL_SPMM_MEAN) {
-      Tensor g = mode == FL_SPMM_MEAN ? grad.div(counts_of(begin, grad)) : grad, rows = rows_of(begin, nnz);
+      Tensor g = mode == FL_SPMM_MEAN ? grad.div(counts_of(begin, grad)) : grad,
+             rows = rows_of(call, begin, nnz);
       if (mask[0]) grad_values = row_products(g, other, rows, columns);
       if (mask[1]) grad_other = multiply(call, {columns, rows, values, other.size(0), false, Tensor()}, g);
     } else {
@@ -297,7 +300,8 @@ std::tuple<Tensor, Tensor> mm_reduce_backward(const Tensor& self, const Tensor& 
 // -------------------------------------------------------------- reductions
 Tensor reduce_csr(Op& op, const Tensor& self, IntArrayRef dims_in, bool keepdim,
                   std::optional<ScalarType> dtype, bool product) {
-  Call(op, self).composed();
+  Call call(op, self);
+  call.composed();
   TORCH_CHECK(self.layout() == at::kSparseCsr && is_matrix(self),
               "reductions of sparse compressed tensors are of 2-D ", "CSR tensors, not of ", self.layout());
   TORCH_CHECK(keepdim, "reduction operations on CSR tensors with keepdim=False is unsupported");
@@ -310,7 +314,7 @@ Tensor reduce_csr(Op& op, const Tensor& self, IntArrayRef dims_in, bool keepdim,
   if (at::isIntegralType(values.scalar_type(), true)) values = values.to(at::kLong);
   Groups g = whole     ? group(at::zeros({values.size(0)}, columns.options().dtype(at::kLong)), true)
              : dims[0] ? group(columns.to(at::kLong))
-                       : group(rows_of(begin, values.size(0)), true);
+                       : group(rows_of(call, begin, values.size(0)), true);
   Tensor made;
   if (!product) {
     made = g.sum(values);

@@ -1,5 +1,6 @@
 // Index tuples of sparse tensors: order, groups, row pointers, joins.
 #include "bridge/ops/sparse.h"
+#include "bridge/ops/spmm.h"
 
 namespace fl::bridge::sparse {
 namespace {
@@ -84,24 +85,13 @@ Tensor row_begin(const Tensor& rows, int64_t n, ScalarType dtype) {
   return count.cumsum(0).to(dtype);
 }
 
-Tensor rows_of(const Tensor& begin, int64_t count) {
-  // Element j lies in the row before which that many rows end at or before j.
-  at::DimVector sizes(begin.sizes());
-  int64_t n = sizes.back() - 1;
-  sizes.back() = count + 1;
-  Tensor ends = at::zeros(sizes, begin.options().dtype(at::kLong));
-  Tensor at = begin.narrow(-1, 1, n).to(at::kLong);
-  if (at.numel()) ends.scatter_add_(-1, at, at::ones(at.sizes(), at.options()));
-  return ends.narrow(-1, 0, count).cumsum(-1);
-}
-
-Pairs pairs(const Tensor& begin, const Tensor& length) {
+Pairs pairs(Call& call, const Tensor& begin, const Tensor& length) {
   int64_t n = length.numel();
   Tensor first = at::zeros({n + 1}, length.options());
   if (n == 0) return {longs(length, {0}), longs(length, {0})};
   first.narrow(0, 1, n).copy_(length.cumsum(0));
   int64_t total = first.select(0, n).item<int64_t>();
-  Tensor left = rows_of(first, total);
+  Tensor left = rows_of(call, first, total);
   Tensor within = at::arange(total, left.options()).sub_(first.index_select(0, left));
   return {left, within.add_(begin.index_select(0, left))};
 }
@@ -198,7 +188,8 @@ Tensor& csr_to_coo_out(const Tensor& begin, const Tensor& plain, bool out_int32,
   static Op op("aten::_convert_indices_from_csr_to_coo");
   Into<at::meta::structured__convert_indices_from_csr_to_coo> shape(out);
   shape.meta(begin, plain, out_int32, transpose);
-  Call(op, plain).composed();
+  Call call(op, plain);
+  call.composed();
   if (out.numel() == 0) return out;
   int64_t batches = begin.dim() - 1, nnz = plain.size(-1);
   if (batches) {
@@ -206,7 +197,7 @@ Tensor& csr_to_coo_out(const Tensor& begin, const Tensor& plain, bool out_int32,
         at::sparse::full_coo_indices(begin.sizes().slice(0, batches), plain.options().dtype(at::kLong));
     out.narrow(0, 0, batches).copy_(batch.unsqueeze(-1).expand({batches, -1, nnz}).reshape({batches, -1}));
   }
-  out.select(0, batches + (transpose ? 1 : 0)).copy_(rows_of(begin, nnz).reshape({-1}));
+  out.select(0, batches + (transpose ? 1 : 0)).copy_(rows_of(call, begin, nnz).reshape({-1}));
   out.select(0, batches + (transpose ? 0 : 1)).copy_(plain.reshape({-1}));
   return out;
 }

@@ -208,7 +208,7 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   Tensor place = indices.select(0, dim), order = at::argsort(place, /*stable=*/true, 0, false);
   Tensor begin = row_begin(place, size, at::kLong);
   Tensor length = begin.narrow(0, 1, size) - begin.narrow(0, 0, size);
-  Pairs p = pairs(begin.narrow(0, 0, size).index_select(0, wrapped), length.index_select(0, wrapped));
+  Pairs p = pairs(call, begin.narrow(0, 0, size).index_select(0, wrapped), length.index_select(0, wrapped));
   Tensor chosen = order.index_select(0, p.right), made = indices.index_select(1, chosen);
   made.select(0, dim).copy_(p.left);
   // Along the first dimension the elements come out in order.

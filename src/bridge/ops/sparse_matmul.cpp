@@ -31,20 +31,20 @@ Tensor multiply(Call& call, Elements e, const Tensor& dense) {
     if (spmm_into(call, {FL_SPMM_SUM, begin, dense, &columns, &v}, out, 0)) return out;
   }
   call.composed();
-  Tensor rows = e.rows.defined() ? e.rows : rows_of(e.begin, count);
+  Tensor rows = e.rows.defined() ? e.rows : rows_of(call, e.begin, count);
   Tensor products = dense.index_select(0, e.columns.to(at::kLong)).mul_(values.unsqueeze(1));
   accumulate(out, rows, products);
   return out;
 }
 
-Tensor sparse_sparse(const Tensor& a_in, const Tensor& b_in) {
+Tensor sparse_sparse(Call& call, const Tensor& a_in, const Tensor& b_in) {
   Tensor a = coalesced(a_in), b = coalesced(b_in);
   Tensor ai = a._indices(), bi = b._indices();
   int64_t n = b.size(0);
   Tensor begin = row_begin(bi.select(0, 0), n, at::kLong), middle = ai.select(0, 1);
   Tensor length = begin.narrow(0, 1, n) - begin.narrow(0, 0, n);
   // Each element of a meets a row of b.
-  Pairs p = pairs(begin.narrow(0, 0, n).index_select(0, middle), length.index_select(0, middle));
+  Pairs p = pairs(call, begin.narrow(0, 0, n).index_select(0, middle), length.index_select(0, middle));
   Tensor values = a._values().index_select(0, p.left).mul(b._values().index_select(0, p.right));
   Tensor indices =
       at::stack({ai.select(0, 0).index_select(0, p.left), bi.select(0, 1).index_select(0, p.right)});
@@ -133,7 +133,8 @@ Tensor bmm(const Tensor& self, const Tensor& mat2) {
 
 Tensor sparse_matmul(const Tensor& a, const Tensor& b) {
   static Op op("aten::_sparse_sparse_matmul");
-  Call(op, a).composed();
+  Call call(op, a);
+  call.composed();
   if (a.device() != b.device()) throw_mixed_devices(op, a.device(), b.device());
   TORCH_CHECK(a.is_sparse() && b.is_sparse(), "sparse_matmul: both matrices must be sparse");
   TORCH_CHECK(a.dim() == 2 && b.dim() == 2 && a.dense_dim() == 0 && b.dense_dim() == 0,
@@ -142,7 +143,7 @@ Tensor sparse_matmul(const Tensor& a, const Tensor& b) {
               a.size(1), " and ", b.size(0), "x", b.size(1), ")");
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), "mat1 dtype ", a.scalar_type(),
               " does not match mat2 dtype ", b.scalar_type());
-  return sparse_sparse(a, b);
+  return sparse_sparse(call, a, b);
 }
 
 // The rows of sparse × dense that are not empty, and their numbers.

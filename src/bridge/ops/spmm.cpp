@@ -163,14 +163,25 @@ bool composed(Call& call, const Spmm& s, const Tensor& dense, const Tensor& out,
 
 Tensor rows_of(Call& call, const Tensor& row_begin, int64_t count) {
   static Programs nexts, steps, lasts;
-  const int64_t m = row_begin.size(0) - 1;
+  const int64_t m = row_begin.size(-1) - 1;
   const uint8_t memory = dtype_of(row_begin);
   if (call.claims(FL_ENTRY_SCAN, FL_SCAN_SUM, FL_I64)) {
-    // How many rows begin at or before j.
-    Tensor begins = row_begin.to(at::kLong).clamp(0, count), marks = at::zeros({count + 1}, begins.options());
-    marks.scatter_add_(0, begins, at::ones({1}, begins.options()).expand_as(begins));
-    Tensor row = marks.narrow(0, 0, count).cumsum(0).sub_(1);
-    return row.masked_fill_(row.lt(0), m);
+    // M until the first row begins, 0 from there on, and one more with each row that ends.
+    at::DimVector sizes(row_begin.sizes());
+    sizes.back() = count + 1;
+    Tensor places = row_begin.to(at::kLong).clamp(0, count), rises = at::zeros(sizes, places.options()),
+           rise = at::ones({m + 1}, places.options());
+    rises.select(-1, 0).fill_(m), rise.select(0, 0).fill_(-m);
+    return rises.scatter_add_(-1, places, rise.expand_as(places)).narrow(-1, 0, count).cumsum(-1);
+  }
+  if (row_begin.dim() > 1) {
+    at::DimVector sizes(row_begin.sizes());
+    sizes.back() = count;
+    std::vector<Tensor> rows;
+    for (const Tensor& one : row_begin.reshape({-1, m + 1}).unbind(0))
+      rows.push_back(rows_of(call, one, count));
+    return rows.empty() ? at::empty(sizes, row_begin.options().dtype(at::kLong))
+                        : at::stack(rows).view(sizes);
   }
   // Bisection of all values at once: `row` is the largest known to begin at or before j.
   Tensor row = at::zeros({count}, row_begin.options().dtype(at::kLong)), next = at::empty_like(row);

@@ -20,7 +20,7 @@ struct Spmm {
 bool spmm_into(Call& call, const Spmm& spmm, const Tensor& out, const at::Scalar& empty);
 
 // The row of each of `count` values: the m with row_begin[m] <= j < row_begin[m+1], or M
-// where there is none.  [count], I64.
+// where there is none.  row_begin [..., M+1] gives [..., count], I64.
 Tensor rows_of(Call& call, const Tensor& row_begin, int64_t count);
 
 }  // namespace fl::bridge

@@ -112,28 +112,41 @@ bool settled(const Tensor& self, int64_t dim, Three& result) {
   return false;
 }
 
-// What lies along the dimension, as rows.
-Tensor as_rows(const Tensor& self, int64_t dim) { return self.movedim(dim, 0).reshape({self.size(dim), -1}); }
-Tensor from_rows(const Tensor& rows, const Tensor& self, int64_t dim) {
-  at::DimVector sizes(self.movedim(dim, 0).sizes());
-  sizes[0] = rows.size(0);
-  return rows.view(sizes).movedim(0, dim);
+// Where each row [n, k] differs from the one before it, once they are put into `order` (undefined: as
+// they are).  False: the chip cannot find that out.
+using FindStarts = bool (*)(Call& call, const Tensor& rows, Tensor& starts, Tensor& order);
+
+// What lies along the dimension, as rows, each once.  False: find_starts failed.
+bool unique_along(Op& op, const Tensor& self, int64_t dim, FindStarts find_starts, bool inverse, bool counts,
+                  Three& result) {
+  refuse_complex("unique_dim", self);
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  if (settled(self, dim, result)) return true;
+  Call call(op, self);
+  call.composed();
+  Tensor moved = self.movedim(dim, 0), rows = moved.reshape({self.size(dim), -1}), starts, order;
+  if (!find_starts(call, rows, starts, order)) return false;
+  Runs runs(call, starts, order, inverse, counts);
+  Tensor chosen = order.defined() ? order.index_select(0, runs.first) : runs.first;
+  at::DimVector sizes(moved.sizes());
+  sizes[0] = chosen.size(0);
+  result = {rows.index_select(0, chosen).view(sizes).movedim(0, dim), runs.inverse, runs.counts};
+  return true;
+}
+
+bool starts_as_they_are(Call&, const Tensor& rows, Tensor& starts, Tensor&) {
+  const int64_t n = rows.size(0);
+  starts = at::ones({n}, rows.options().dtype(at::kBool));
+  if (n > 1)
+    starts.narrow(0, 1, n - 1).copy_(at::ne(rows.narrow(0, 1, n - 1), rows.narrow(0, 0, n - 1)).any(1));
+  return true;
 }
 
 Three consecutive_dim(const Tensor& self, int64_t dim, bool inverse, bool counts) {
   static Op op("aten::unique_dim_consecutive");
-  refuse_complex("unique_dim", self);
-  dim = at::maybe_wrap_dim(dim, self.dim());
   Three result;
-  if (settled(self, dim, result)) return result;
-  Call call(op, self);
-  call.composed();
-  Tensor rows = as_rows(self, dim), starts = at::ones({rows.size(0)}, self.options().dtype(at::kBool));
-  const int64_t n = rows.size(0);
-  if (n > 1)
-    starts.narrow(0, 1, n - 1).copy_(at::ne(rows.narrow(0, 1, n - 1), rows.narrow(0, 0, n - 1)).any(1));
-  Runs runs(call, starts, {}, inverse, counts);
-  return {from_rows(rows.index_select(0, runs.first), self, dim), runs.inverse, runs.counts};
+  unique_along(op, self, dim, starts_as_they_are, inverse, counts, result);
+  return result;
 }
 
 Three unique_consecutive(const Tensor& self, bool inverse, bool counts, std::optional<int64_t> dim) {
@@ -161,18 +174,10 @@ bool rank(Call& call, const Tensor& x, Tensor& ranks) {
 
 // Rows in lexicographic order: the ranks within each column, then of pairs of
 // neighbouring columns, of pairs of pairs, until one rank stands for a row.
-Three unique_dim(const Tensor& self, int64_t dim, bool sorted, bool inverse, bool counts) {
-  static Op op("aten::unique_dim");
-  refuse_complex("unique_dim", self);
-  dim = at::maybe_wrap_dim(dim, self.dim());
-  Three result;
-  if (settled(self, dim, result)) return result;
-  Call call(op, self);
-  call.composed();
-  Tensor rows = as_rows(self, dim), ranks;
+bool starts_in_order(Call& call, const Tensor& rows, Tensor& starts, Tensor& order) {
   const int64_t n = rows.size(0);
-  if (!rank(call, rows.t().contiguous(), ranks))
-    return fallback<ATEN_OP(unique_dim)>(self, dim, sorted, inverse, counts);
+  Tensor ranks;
+  if (!rank(call, rows.t().contiguous(), ranks)) return false;
   while (ranks.size(0) > 1) {
     const int64_t k = ranks.size(0), pairs = k / 2;
     Tensor both = ranks.narrow(0, 0, 2 * pairs).view({pairs, 2, n}),
@@ -181,11 +186,18 @@ Three unique_dim(const Tensor& self, int64_t dim, bool sorted, bool inverse, boo
     ranks = k % 2 ? at::cat({combined, ranks.narrow(0, k - 1, 1)}) : combined;
   }
   ranks = ranks.view({n});
-  Tensor order = empty_like(self, {n}, at::kLong), in_order = empty_like(self, {n}, at::kLong);
+  Tensor in_order = empty_like(ranks, {n}, at::kLong);
+  order = empty_like(ranks, {n}, at::kLong);
   if (!sort_into(call, ranks, 0, false, &in_order, &order)) throw_refused(call, "sorting", at::kLong);
-  Runs runs(call, run_starts(call, in_order), order, inverse, counts);
-  Tensor chosen = order.index_select(0, runs.first);
-  return {from_rows(rows.index_select(0, chosen), self, dim), runs.inverse, runs.counts};
+  starts = run_starts(call, in_order);
+  return true;
+}
+
+Three unique_dim(const Tensor& self, int64_t dim, bool sorted, bool inverse, bool counts) {
+  static Op op("aten::unique_dim");
+  Three result;
+  if (unique_along(op, self, dim, starts_in_order, inverse, counts, result)) return result;
+  return fallback<ATEN_OP(unique_dim)>(self, dim, sorted, inverse, counts);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
