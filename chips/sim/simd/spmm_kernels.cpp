@@ -93,12 +93,13 @@ SIM_INLINE void block(const SpmmRows& r, int64_t begin, int64_t end, int64_t i, 
         std::memcpy(to + u, p + u * sizeof(X), sizeof(X));
       } else {
         A a[L];
-        to_floats(reinterpret_cast<const T*>(p) + u * L, a, L);
+        if constexpr (contiguous) to_floats(reinterpret_cast<const T*>(p) + u * L, a, L);
+        else
+          for (int k = 0; k < L; ++k) a[k] = widen(take<T>(p + (u * L + k) * step));
         std::memcpy(to + u, a, sizeof(X));
       }
       if constexpr (weighted && L > 1) to[u] = times<A>(to[u], splat<A>(values[j]));
-      if constexpr (weighted && L == 1)
-        if (values) to[u] = times<A>(to[u], values[j]);
+      if constexpr (weighted && L == 1) to[u] = times<A>(to[u], values[j]);
     }
   };
   X sum[N] = {}, x[N];
@@ -162,7 +163,7 @@ void winners(const SpmmRows& r, int64_t begin, int64_t end, int64_t m) {
   }
 }
 
-// A block's accumulators: vectors of what lies side by side, numbers of what does not.
+// A block's accumulators: vectors, or complex numbers one by one.
 template <class A, bool vectors>
 struct Accumulators {
   using X = A;
@@ -177,7 +178,7 @@ struct Accumulators<A, true> {
 template <class T, int mode, bool weighted, bool contiguous>
 void rows(const SpmmRows& r, int64_t first, int64_t last) {
   using A = Computed<T>;
-  using Wide = Accumulators<A, contiguous && !is_complex<A>>;
+  using Wide = Accumulators<A, !is_complex<A>>;
   using X = typename Wide::X;
   constexpr int64_t kVector = sizeof(X) / sizeof(A), kWide = kVector * Wide::count;
   const T empty = read_scalar<T>(r.empty);
@@ -208,8 +209,9 @@ void rows(const SpmmRows& r, int64_t first, int64_t last) {
 template <class T, int mode>
 void run(const SpmmRows& r, int64_t first, int64_t last) {
   const bool contiguous = r.n == 1 || (r.dense_step == sizeof(T) && r.out_step == sizeof(T));
-  if (!contiguous) rows<T, mode, true, false>(r, first, last);  // looks for itself whether there are weights
-  else r.values ? rows<T, mode, true, true>(r, first, last) : rows<T, mode, false, true>(r, first, last);
+  if (r.values)
+    contiguous ? rows<T, mode, true, true>(r, first, last) : rows<T, mode, true, false>(r, first, last);
+  else contiguous ? rows<T, mode, false, true>(r, first, last) : rows<T, mode, false, false>(r, first, last);
 }
 
 template <int mode>
