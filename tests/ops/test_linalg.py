@@ -147,9 +147,15 @@ def test_results_go_into_any_strides(dtype):
     for f in (torch.linalg.inv, torch.linalg.det, torch.linalg.cholesky):
         with pytest.raises(RuntimeError, match="Expected out tensor to have device"):
             f(to_device(s), out=torch.empty(5, 5, dtype=dtype))
-    for mixed in ((to_device(a), b), (a, to_device(b))):
+    for move in ((to_device, lambda t: t), (lambda t: t, to_device)):
         with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
-            torch.linalg.solve(*mixed)
+            torch.linalg.solve(move[0](a), move[1](b))
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            torch.linalg.solve_triangular(move[0](a), move[1](b), upper=True)
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            torch.linalg.lu_solve(move[0](lu), move[0](pivots), move[1](b))
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            torch.lu_unpack(move[0](lu), move[1](pivots))
 
 
 def test_lu_of_singular_matrices():

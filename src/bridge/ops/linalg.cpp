@@ -409,10 +409,10 @@ Tensor matrix_exp(const Tensor& self) {
 // The .out form of a structured operator: PyTorch's shape function and its implementation, which comes back
 // to the kernels here through stubs.  PyTorch's own wrapper for the CPU (at::cpu) would replace an output of
 // other strides than it likes by one in host memory.
-template <class Native, class Schema>
+template <class Native, class Operator, class Schema = typename Operator::schema>
 struct Structured;
-template <class Native, class R, class... A>
-struct Structured<Native, R(A...)> {
+template <class Native, class Operator, class R, class... A>
+struct Structured<Native, Operator, R(A...)> {
   static constexpr size_t outputs() {
     if constexpr (std::is_reference_v<R>) return 1;
     else return std::tuple_size_v<R>;
@@ -423,8 +423,17 @@ struct Structured<Native, R(A...)> {
     auto all = std::tie(arguments...);
     return run(all, std::make_index_sequence<kInputs>(), std::make_index_sequence<outputs()>());
   }
+  // A matrix in host memory beside another on the device is not looked for by PyTorch's implementations.
+  template <class T>
+  static void check(const T& argument, const Tensor& first) {
+    if constexpr (std::is_same_v<T, Tensor>)
+      TORCH_CHECK(argument.device() == first.device(),
+                  "Expected all tensors to be on the same device, but found at least two devices, ",
+                  first.device(), " and ", argument.device(), "! (in ", Operator::name, ")");
+  }
   template <class Tuple, size_t... I, size_t... O>
   static R run(Tuple& all, std::index_sequence<I...>, std::index_sequence<O...>) {
+    (check(std::get<I>(all), std::get<0>(all)), ...);
     Into<Native> op(std::get<kInputs + O>(all)...);
     op.meta(std::get<I>(all)...);
     op.impl(std::get<I>(all)..., std::get<kInputs + O>(all)...);
@@ -432,6 +441,17 @@ struct Structured<Native, R(A...)> {
     else return R(std::get<kInputs + O>(all)...);
   }
 };
+
+Tensor& solve_triangular_out(const Tensor& a, const Tensor& b, bool upper, bool left, bool unit,
+                             Tensor& out) {
+  static Op op("aten::linalg_solve_triangular");
+  if (a.device() != b.device()) throw_mixed_devices(op, a.device(), b.device());
+  return at::native::linalg_solve_triangular_out(a, b, upper, left, unit, out);
+}
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left, bool unit) {
+  Tensor out = at::empty({0}, a.options());
+  return solve_triangular_out(a, b, upper, left, unit, out);
+}
 
 // PyTorch's functional form would stop at an internal assertion when devices are mixed.
 std::tuple<Tensor, Tensor, Tensor, Tensor> solve_ex(const Tensor& a, const Tensor& b, bool left,
@@ -446,12 +466,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> solve_ex(const Tensor& a, const Tenso
 }
 
 #define STRUCTURED(op, overload) \
-  m.impl(#op "." #overload,      \
-         &Structured<at::native::structured_##op##_out, at::_ops::op##_##overload::schema>::call);
+  m.impl(#op "." #overload, &Structured<at::native::structured_##op##_out, at::_ops::op##_##overload>::call);
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  NATIVE0(linalg_solve_triangular, linalg_solve_triangular)
-  NATIVE(linalg_solve_triangular, out, linalg_solve_triangular_out)
+  m.impl("linalg_solve_triangular", solve_triangular);
+  m.impl("linalg_solve_triangular.out", solve_triangular_out);
   STRUCTURED(triangular_solve, X)
   STRUCTURED(lu_unpack, out)
   STRUCTURED(linalg_lu_factor_ex, out)
