@@ -13,6 +13,12 @@ namespace fl::bridge {
 
 using namespace at::native;
 
+// Integers are refused, as PyTorch's kernels do, which then say so themselves.
+static Expr real(Expr x) {
+  if (!x.is_real()) throw Error(FL_INVALID, "a formula for real numbers");
+  return x;
+}
+
 // The tables stay as they are laid out.
 // clang-format off
 
@@ -26,12 +32,12 @@ STUB(hardswish_stub, "aten::hardswish", x * min(max(x + 3, 0), 6) / 6)
 STUB(hardswish_backward_stub, "aten::hardswish_backward",
      select(y <= -3, x.like(0), select(y < 3, x * (y / 3 + 0.5), x)))
 STUB_WITH(hardshrink_stub, "aten::hardshrink", (const at::Scalar& lambda), (lambda), (lambda),
-          select((x >= -y) & (x <= y), x.like(0), x))
+          select((real(x) >= -y) & (x <= y), x.like(0), x))
 STUB_WITH(softshrink_stub, "aten::softshrink", (const at::Scalar& lambda), (lambda), (lambda),
           select(x > y, x - y, select(x < -y, x + y, x * 0)))
 STUB_WITH(shrink_backward_stub, "aten::hardshrink_backward", (const at::Scalar& lambda), (lambda), (lambda),
           select((y >= -z) & (y <= z), x.like(0), x))
-STUB_WITH(leaky_relu_stub, "aten::leaky_relu", (const at::Scalar& slope), (slope), (slope), select(x > 0, x, x * y))
+STUB_WITH(leaky_relu_stub, "aten::leaky_relu", (const at::Scalar& slope), (slope), (slope), select(real(x) > 0, x, x * y))
 STUB_WITH(leaky_relu_backward_stub, "aten::leaky_relu_backward", (const at::Scalar& slope), (slope), (slope),
           select(x > 0, y, y * z))
 STUB_WITH(softplus_stub, "aten::softplus", (const at::Scalar& beta, const at::Scalar& threshold), (beta, threshold),
@@ -52,7 +58,7 @@ STUB(mish_backward_stub, "aten::mish_backward", [&] {
   Expr t = tanh(log1p(exp(min(y, 40))) + max(y - 40, 0));
   return x * (t + y * sigmoid(y) * (1 - t * t));
 }())
-STUB(prelu_stub, "aten::_prelu_kernel", select(x > 0, x, x * y))
+STUB(prelu_stub, "aten::_prelu_kernel", select(real(x) > 0, x, x * y))
 STUB(glu_jvp_stub, "aten::glu_jvp", [&] {
   Expr s = sigmoid(y);
   return z * s + x * (w - s * w);
@@ -125,8 +131,9 @@ static void run_relu(at::TensorIterator& iter) {
     });
 }
 static Tensor relu(const Tensor& self) {
-  Tensor undefined;
-  auto iter = at::TensorIterator::unary_op(undefined, self);
+  // The iterator would allocate it through the dispatcher.
+  Tensor out = self.is_contiguous() ? empty_on(self.device(), self.sizes(), {}, self.scalar_type()) : Tensor();
+  auto iter = at::TensorIterator::unary_op(out, self);
   run_relu(iter);
   return iter.output();
 }
@@ -134,6 +141,19 @@ static Tensor& relu_in_place(Tensor& self) {
   auto iter = at::TensorIterator::unary_op(self, self);
   run_relu(iter);
   return self;
+}
+
+// The iterator of PyTorch's shape function borrows its halves, which are gone by then; a fallback reads them.
+static Tensor& glu_out(const Tensor& self, int64_t dim, Tensor& out) {
+  TORCH_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  const int64_t half = self.size(dim) / 2;
+  TORCH_CHECK(self.size(dim) % 2 == 0, "Halving dimension must be even, but dimension ", dim, " is size ",
+              self.size(dim));
+  Tensor first = self.narrow(dim, 0, half), second = self.narrow(dim, half, half);
+  auto iter = at::TensorIterator::borrowing_binary_op(out, first, second);
+  glu_stub(kDevice, iter);
+  return out;
 }
 
 // log_sigmoid: the buffer of the CPU's kernel is not needed, as on CUDA.
@@ -144,7 +164,7 @@ FORMULA(log_sigmoid_gradient, "aten::log_sigmoid_backward", [&] {
 }())
 static std::tuple<Tensor&, Tensor&> log_sigmoid_forward_out(const Tensor& self, Tensor& out, Tensor& buffer) {
   auto iter = at::TensorIterator::unary_op(out, self);
-  TORCH_CHECK(run_iterator(log_sigmoid_fl::op, iter), "log_sigmoid: ", self.device(), " cannot run it in ", self.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(run_iterator(log_sigmoid_fl::op, iter), "log_sigmoid: ", self.device(), " cannot run it in ", self.scalar_type());
   return {out, buffer};
 }
 static std::tuple<Tensor, Tensor> log_sigmoid_forward(const Tensor& self) {
@@ -154,7 +174,7 @@ static std::tuple<Tensor, Tensor> log_sigmoid_forward(const Tensor& self) {
 }
 static Tensor& log_sigmoid_backward_out(const Tensor& grad, const Tensor& self, const Tensor&, Tensor& out) {
   auto iter = at::TensorIterator::borrowing_binary_op(out, grad, self);
-  TORCH_CHECK(run_iterator(log_sigmoid_gradient_fl::op, iter), "log_sigmoid_backward: ", self.device(), " cannot run it in ", self.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(run_iterator(log_sigmoid_gradient_fl::op, iter), "log_sigmoid_backward: ", self.device(), " cannot run it in ", self.scalar_type());
   return out;
 }
 static Tensor log_sigmoid_backward(const Tensor& grad, const Tensor& self, const Tensor& buffer) {
@@ -206,7 +226,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   OUT(hardshrink, out) OUT(hardshrink_backward, grad_input) OUT(softshrink, out) OUT(softshrink_backward, grad_input)
   OUT(leaky_relu, out) OUT(leaky_relu_backward, grad_input) OUT(softplus, out) OUT(softplus_backward, grad_input)
   OUT(elu, out) OUT(elu_backward, grad_input) OUT(silu, out) OUT(silu_backward, grad_input) OUT(mish, out)
-  OUT(glu, out)
+  m.impl("glu.out", glu_out);
   m.impl("gelu.out", gelu_out);
   m.impl("gelu_backward.grad_input", gelu_backward_out);
   m.impl("log_sigmoid_forward", log_sigmoid_forward);

@@ -227,7 +227,6 @@ bool scatter_over(Call& call, int mode, const Tensor& self, int64_t dim, const T
   if (!scatters(call, mode, out.scalar_type())) return false;
   if (!out.is_same(self)) const_cast<Tensor&>(out).copy_(self);
   if (index.numel() == 0) return true;
-  if (call.claims(FL_ENTRY_SCATTER, mode, dtype_of(out))) return along(call, mode, out, dim, index, part);
   if (ScalarType wider = scattered_in(call, mode, out.scalar_type()); wider != out.scalar_type()) {
     call.composed();
     Tensor wide = out.to(wider);
