@@ -122,7 +122,7 @@ def test_large():
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64, torch.complex128], ids=str)
 def test_rows_of_any_length_and_offset(dtype):
     for columns in (3, 31, 70, 1500, 9001):
-        x = make((4, columns + 40), torch.float32, low=-9.0).to(dtype)
+        x = uniform((4, columns + 40), torch.float32, low=-9.0).to(dtype)
         d = x.to("fl:0")
         for offset in (0, 1, 3, 17, 33):
             part, on_device = x[:, offset : offset + columns], d[:, offset : offset + columns]
@@ -138,7 +138,7 @@ def test_rows_of_any_length_and_offset(dtype):
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
 def test_parts_of_complex_numbers_both_ways(dtype):
     for n in (1, 5, 257, 1000):
-        z = make((3, n), dtype)
+        z = uniform((3, n), dtype)
         d = z.to("fl:0")
         for part in (torch.real, torch.imag):
             assert torch.equal((part(d) + 1).cpu(), part(z) + 1)

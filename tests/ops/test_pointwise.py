@@ -399,3 +399,9 @@ def test_what_is_refused_is_refused_of_no_elements():
                 f(flags.to("fl"))
     empty = torch.zeros(0, 3).to("fl")
     assert (empty.sin() + empty.double()).shape == (0, 3) and empty.half().exp().dtype == torch.half
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float32], ids=str)
+@pytest.mark.parametrize("f", [F.glu, F.leaky_relu, F.hardshrink, F.logsigmoid, lambda x: F.prelu(x, x[:1, 0])])
+def test_activations_of_integers_are_refused_as_on_the_cpu(f, dtype):
+    check_or_refused(f, uniform((4, 6), dtype, 1))

@@ -38,7 +38,7 @@ def test_cat_edges():
     check(lambda a: torch.cat([a.conj().imag, a.imag]), c)
     check(lambda a, o: torch.cat([a, a.conj()], out=o.conj()), c, torch.zeros(6, 4, dtype=torch.complex64))
     # More dimensions than the ABI has.
-    check(lambda a: torch.cat([a, a.transpose(0, 17)]), tensor(*[1] * 15, 2, 1, 2).transpose(15, 16))
+    check(lambda a: torch.cat([a, a]), tensor(*[1] * 15, 2, 1, 2).transpose(15, 16))
     with pytest.raises(RuntimeError, match="Sizes of tensors must match"):
         torch.cat([to_device(tensor(3, 4)), to_device(tensor(3, 5))])
     with pytest.raises(RuntimeError, match="same device"):
