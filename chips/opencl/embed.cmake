@@ -1,0 +1,17 @@
+# Writes OUT, a header with each of FILES as a string kernel_source_<name>. A string literal ends at 64 KiB in some
+# compilers, so each file is several that the compiler joins.
+set(text "// Written by embed.cmake.\n#pragma once\n\n")
+foreach(file ${FILES})
+  get_filename_component(name ${file} NAME_WE)
+  file(READ ${file} content)
+  string(LENGTH "${content}" length)
+  string(APPEND text "inline constexpr char kernel_source_${name}[] =\n")
+  set(at 0)
+  while(at LESS length)
+    string(SUBSTRING "${content}" ${at} 8000 piece)
+    string(APPEND text "R\"CL(${piece})CL\"\n")
+    math(EXPR at "${at} + 8000")
+  endwhile()
+  string(APPEND text ";\n")
+endforeach()
+file(WRITE ${OUT} "${text}")

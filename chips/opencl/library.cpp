@@ -1,0 +1,288 @@
+// Compiling, and the cache of compiled programs on disk.
+//
+// A file holds the whole text that a binary was compiled from, so that a collision of names is seen, and a
+// checksum, so that damage is. It is written under another name and renamed: a process killed in between
+// leaves the old one, or none. What cannot be used is compiled again and replaced.
+#include "library.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernel_sources.h"
+
+namespace ocl {
+
+namespace {
+
+constexpr char kMagic[8] = {'f', 'l', 'o', 'c', 'l', '0', '0', '1'};
+constexpr auto kSettle = std::chrono::milliseconds(1500);  // from a compilation to its file with machine code
+
+struct Header {
+  char magic[8];
+  uint64_t key_bytes, binary_bytes, checksum;
+};
+
+// Fowler, Noll and Vo's hash FNV-1a, 64 bits: names files and finds damage; nothing depends on it being
+// unique.
+uint64_t fnv(const void* data, size_t n, uint64_t h = 0xcbf29ce484222325u) {
+  auto* p = static_cast<const unsigned char*>(data);
+  for (size_t i = 0; i < n; ++i) h = (h ^ p[i]) * 0x100000001b3u;
+  return h;
+}
+
+bool make_directories(const std::string& path) {
+  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    if (mkdir(path.substr(0, slash).c_str(), 0700) && errno != EEXIST) return false;
+    if (slash == std::string::npos) return true;
+  }
+}
+
+// FL_OPENCL_CACHE names the folder; set but empty, nothing is kept.
+std::string cache_directory() {
+  std::string path;
+  if (const char* given = std::getenv("FL_OPENCL_CACHE")) path = given;
+  else if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg)
+    path = std::string(xdg) + "/torch-fl/opencl";
+  else if (const char* home = std::getenv("HOME"); home && *home)
+    path = std::string(home) + "/.cache/torch-fl/opencl";
+  if (path.empty()) return path;
+  if (!make_directories(path)) {
+    log(FL_LOG_WARNING, "opencl: compiled kernels are not kept: %s: %s", path.c_str(), std::strerror(errno));
+    return {};
+  }
+  return path;
+}
+
+std::string build_log(cl_program program, cl_device_id id) {
+  size_t n = 0;
+  cl.clGetProgramBuildInfo(program, id, CL_PROGRAM_BUILD_LOG, 0, nullptr, &n);
+  std::string text(n, '\0');
+  if (n) cl.clGetProgramBuildInfo(program, id, CL_PROGRAM_BUILD_LOG, n, text.data(), nullptr);
+  if (text.size() > 2000) text.resize(2000);
+  return text.c_str();
+}
+
+std::string read_file(const std::string& path) {
+  std::string bytes;
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return bytes;
+  char buffer[1 << 16];
+  for (ssize_t n; (n = ::read(fd, buffer, sizeof buffer)) != 0;) {
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      bytes.clear();
+      break;
+    }
+    bytes.append(buffer, static_cast<size_t>(n));
+  }
+  ::close(fd);
+  return bytes;
+}
+
+}  // namespace
+
+Library* make_library(Device& device) { return new Library(device); }
+
+Library::Library(Device& d) : device_(d), directory_(cache_directory()) {}
+
+Kernel* Library::add(Family family, uint64_t key, Source source, bool now) {
+  Entry* e;
+  {
+    std::lock_guard<std::mutex> guard(adding_);
+    e = find(family, key);
+    if (!e) {
+      auto& head = chains_[chain(family, key)];
+      e = new Entry;
+      e->key = key, e->family = family, e->source = std::move(source);
+      e->next = head.load(std::memory_order_relaxed);
+      head.store(e, std::memory_order_release);
+    }
+  }
+  if (now) return use(*e);
+  std::lock_guard<std::mutex> guard(mutex_);
+  wanted_.push_back(e);
+  start_thread();
+  wake_.notify_one();
+  return nullptr;
+}
+
+Kernel* Library::use(Entry& e) {
+  if (Kernel* k = e.kernel.load(std::memory_order_acquire)) return k;
+  build(e);
+  if (Kernel* k = e.kernel.load(std::memory_order_acquire)) return k;
+  refuse(FL_FAILED, "%s", e.problem.c_str());
+  return nullptr;
+}
+
+void Library::build(Entry& e) {
+  std::call_once(e.built, [&] {
+    std::string options = e.source.options;
+    if (device_.info.fp64) options += " -DFP64";
+    if (device_.info.processor) options += " -DPROCESSOR";
+    if (device_.info.exact_division) options += " -cl-fp32-correctly-rounded-divide-sqrt";
+    std::string text = std::string(kernel_source_ops) + e.source.text;
+    std::string key = std::string(device_.info.release) + "\n" + options + "\n" + text;
+    std::string path;
+    if (!directory_.empty()) {
+      char name[40];
+      std::snprintf(name, sizeof name, "/%016llx.bin",
+                    static_cast<unsigned long long>(fnv(key.data(), key.size())));
+      path = directory_ + name;
+    }
+    cl_program program = path.empty() ? nullptr : load(path, key, options);
+    bool fresh = !program;
+    cl_int error = CL_SUCCESS;
+    if (fresh) {
+      const char* strings[] = {text.c_str()};
+      program = cl.clCreateProgramWithSource(device_.context, 1, strings, nullptr, &error);
+      if (program) error = cl.clBuildProgram(program, 1, &device_.id, options.c_str(), nullptr, nullptr);
+      if (error != CL_SUCCESS) {
+        e.problem = "kernel " + e.source.kernel + " does not compile on " + device_.info.name + ": " +
+                    error_name(error) + (program ? "\n" + build_log(program, device_.id) : "");
+        log(FL_LOG_ERROR, "opencl: %s", e.problem.c_str());
+        e.failed = true;
+        return;
+      }
+    }
+    auto* kernel = new Kernel;
+    kernel->handle = cl.clCreateKernel(program, e.source.kernel.c_str(), &error);
+    if (!kernel->handle) {
+      e.problem = "kernel " + e.source.kernel + ": " + error_name(error);
+      e.failed = true;
+      delete kernel;
+      return;
+    }
+    e.kernel.store(kernel, std::memory_order_release);
+    if (fresh && !path.empty()) {
+      std::lock_guard<std::mutex> guard(mutex_);
+      fresh_.push_back({program, path, key});
+      start_thread();
+      wake_.notify_one();
+    }
+    e.source = {};
+  });
+}
+
+cl_program Library::load(const std::string& path, const std::string& key, const std::string& options) {
+  std::string bytes = read_file(path);
+  Header h;
+  if (bytes.size() < sizeof h) return nullptr;
+  std::memcpy(&h, bytes.data(), sizeof h);
+  const char* rest = bytes.data() + sizeof h;
+  if (std::memcmp(h.magic, kMagic, sizeof kMagic) || h.key_bytes != key.size() ||
+      h.binary_bytes > bytes.size() || bytes.size() != sizeof h + h.key_bytes + h.binary_bytes ||
+      std::memcmp(rest, key.data(), key.size()) || fnv(rest, bytes.size() - sizeof h) != h.checksum)
+    return nullptr;
+  auto* binary = reinterpret_cast<const unsigned char*>(rest + h.key_bytes);
+  size_t n = h.binary_bytes;
+  cl_int status, error;
+  cl_program program =
+      cl.clCreateProgramWithBinary(device_.context, 1, &device_.id, &n, &binary, &status, &error);
+  if (!program) return nullptr;
+  if (status == CL_SUCCESS &&
+      cl.clBuildProgram(program, 1, &device_.id, options.c_str(), nullptr, nullptr) == CL_SUCCESS)
+    return program;
+  cl.clReleaseProgram(program);
+  return nullptr;
+}
+
+void Library::save(const Unsaved& u) {
+  size_t n = 0;
+  if (cl.clGetProgramInfo(u.program, CL_PROGRAM_BINARY_SIZES, sizeof n, &n, nullptr) != CL_SUCCESS || n == 0)
+    return;
+  std::string bytes(sizeof(Header) + u.key.size() + n, '\0');
+  std::memcpy(bytes.data() + sizeof(Header), u.key.data(), u.key.size());
+  char* binary = bytes.data() + sizeof(Header) + u.key.size();
+  if (cl.clGetProgramInfo(u.program, CL_PROGRAM_BINARIES, sizeof binary, &binary, nullptr) != CL_SUCCESS)
+    return;
+  Header h{{}, u.key.size(), n, fnv(bytes.data() + sizeof(Header), bytes.size() - sizeof(Header))};
+  std::memcpy(h.magic, kMagic, sizeof kMagic);
+  std::memcpy(bytes.data(), &h, sizeof h);
+  std::string part = u.path + "." + std::to_string(getpid());
+  int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  bool whole = true;
+  for (size_t done = 0; whole && done < bytes.size();) {
+    ssize_t wrote = ::write(fd, bytes.data() + done, bytes.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) whole = false;
+    else done += static_cast<size_t>(wrote);
+  }
+  whole = ::close(fd) == 0 && whole;
+  if (!whole || std::rename(part.c_str(), u.path.c_str())) {
+    log(FL_LOG_WARNING, "opencl: %s could not be written: %s", u.path.c_str(), std::strerror(errno));
+    ::unlink(part.c_str());
+  }
+}
+
+// With the lock held.
+void Library::start_thread() {
+  if (running_) return;
+  running_ = true;
+  process_ = getpid();
+  thread_ = std::thread([this] { work(); });
+  static std::vector<Library*>& all = *new std::vector<Library*>;
+  if (all.empty())
+    std::atexit([] {
+      for (Library* l : all) l->at_exit();
+    });
+  all.push_back(this);
+}
+
+void Library::work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stop_) {
+    // At once, for a process that ends soon, and again when it has run.
+    if (!fresh_.empty()) {
+      std::vector<Unsaved> now;
+      now.swap(fresh_);
+      lock.unlock();
+      for (const Unsaved& u : now) save(u);
+      lock.lock();
+      unsaved_.insert(unsaved_.end(), now.begin(), now.end());
+      continue;
+    }
+    if (!wanted_.empty()) {
+      Entry* e = wanted_.front();
+      wanted_.erase(wanted_.begin());
+      lock.unlock();
+      build(*e);
+      lock.lock();
+      continue;
+    }
+    if (unsaved_.empty()) {
+      wake_.wait(lock);
+      continue;
+    }
+    if (wake_.wait_for(lock, kSettle) == std::cv_status::no_timeout) continue;  // more is coming
+    std::vector<Unsaved> now;
+    now.swap(unsaved_);
+    lock.unlock();
+    for (const Unsaved& u : now) save(u);
+    lock.lock();
+  }
+}
+
+// What was compiled last is written, what was still to be compiled is not.
+void Library::at_exit() {
+  if (process_ != getpid()) return;  // a fork has no such thread
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    stop_ = true;
+    wanted_.clear();
+  }
+  wake_.notify_one();
+  thread_.join();
+  for (const auto* list : {&fresh_, &unsaved_})
+    for (const Unsaved& u : *list) save(u);
+  fresh_.clear(), unsaved_.clear();
+}
+
+}  // namespace ocl

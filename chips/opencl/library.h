@@ -1,0 +1,102 @@
+// Compiled kernels of one device: made when first asked for, or behind the scenes, and kept on disk.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "opencl.h"
+
+namespace ocl {
+
+// A kernel and what was last set as its arguments. Launches on one device come one at a time
+// (FL_CHIP_SERIAL_LAUNCH), so that nobody else sets them in between.
+struct Kernel {
+  cl_kernel handle = nullptr;
+  std::vector<cl_mem> buffers;  // by argument; null for values
+  uint64_t generation = 0;      // of the device's memory then
+};
+
+// What a kernel is made of: OpenCL C and macros. Equal ones are compiled once.
+struct Source {
+  std::string text;     // after the prelude (ops.cl)
+  std::string options;  // -D…
+  std::string kernel;   // its entry's name
+};
+
+enum class Family : uint8_t { program, interpret, reduce, copy, gather, random, gemm, other };
+
+struct Library {
+  explicit Library(Device& d);
+
+  // The kernel for a key that says all that its source depends on; `make` is called at most once for each.
+  // Null, with the sentence set, when it does not compile. Compiles in the call.
+  template <class F>
+  Kernel* get(Family family, uint64_t key, F&& make) {
+    if (Entry* e = find(family, key)) return use(*e);
+    return add(family, key, make(), true);
+  }
+  // The same, but null until it is there: compiled on the library's own thread.
+  template <class F>
+  Kernel* get_later(Family family, uint64_t key, F&& make) {
+    if (Entry* e = find(family, key)) return e->kernel.load(std::memory_order_acquire);
+    return add(family, key, make(), false);
+  }
+
+ private:
+  struct Entry {
+    uint64_t key;
+    Family family;
+    std::atomic<Kernel*> kernel{nullptr};
+    std::atomic<bool> failed{false};
+    std::string problem;  // why it does not compile
+    std::once_flag built;
+    Source source;
+    const Entry* next;
+  };
+  struct Unsaved {
+    cl_program program;
+    std::string path, key;
+  };
+  static constexpr size_t kChains = 4096;
+
+  static size_t chain(Family family, uint64_t key) {
+    return ((key ^ key >> 29 ^ key >> 47) + static_cast<size_t>(family) * 977) % kChains;
+  }
+  Entry* find(Family family, uint64_t key) const {
+    const Entry* e = chains_[chain(family, key)].load(std::memory_order_acquire);
+    while (e && (e->key != key || e->family != family)) e = e->next;
+    return const_cast<Entry*>(e);
+  }
+  Kernel* add(Family family, uint64_t key, Source source, bool now);
+  Kernel* use(Entry& e);
+  void build(Entry& e);
+  cl_program load(const std::string& path, const std::string& key, const std::string& options);
+  void save(const Unsaved& u);
+  void work();
+  void start_thread();
+  void at_exit();
+
+  Device& device_;
+  std::string directory_;  // of compiled programs; empty: none are kept
+  std::atomic<const Entry*> chains_[kChains] = {};
+  std::mutex adding_;
+  // The thread's: what to compile, and what to write to disk once it has run (PoCL's binaries then hold the
+  // machine code as well).
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Entry*> wanted_;
+  std::vector<Unsaved> fresh_, unsaved_;
+  bool running_ = false, stop_ = false;
+  std::thread thread_;
+  int process_ = 0;
+};
+
+Library* make_library(Device& device);
+
+}  // namespace ocl

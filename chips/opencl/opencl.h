@@ -1,0 +1,82 @@
+// What the parts of the OpenCL chip share: devices, streams, where an address lies, and launching a kernel.
+//
+// Addresses that the host sees are numbers in a range that is reserved and never mapped: host code that
+// touches one faults, as with any accelerator. A kernel gets the buffer that an address lies in, and the
+// offset there.
+#pragma once
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdint>
+#include <mutex>
+#include <type_traits>
+
+#include "fl/ops.h"
+#include "memory.h"
+#include "query.h"
+
+namespace ocl {
+
+struct Library;  // library.h
+
+struct Device {
+  int32_t index = 0;
+  DeviceInfo info{};
+  cl_device_id id = nullptr;
+  cl_context context = nullptr;
+  cl_command_queue service = nullptr;  // for the chip's own transfers
+  Memory memory;
+  Library* library = nullptr;
+  std::atomic<bool> opened{false}, lost{false};
+};
+
+// The device, open; null, with the sentence set, when it is none or does not open.
+Device* open_device(int32_t index);
+// The same without the checks, for a launch: the host has opened it.
+Device& device_at(int32_t index);
+
+// What a kernel writes when something is wrong with its data: the first one counts (kernels/fault.cl).
+struct DeviceFault {
+  int32_t status;
+  uint32_t kind;
+  uint64_t tag;
+  int64_t a, b;
+};
+enum FaultKind : uint32_t { kIndexOutOfRange = 1, kDivisionByZero = 2 };
+
+// Puts what a kernel needs and cannot take by value into scratch memory of the launch.
+fl_status write_parameters(const fl_launch* launch, void* to, const void* from, size_t bytes);
+
+// Status for an OpenCL error, with the sentence set: `what` names the call for a person.
+fl_status failed(cl_int error, const char* what);
+void set_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
+fl_status refuse(fl_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
+void log(int level, const char* format, ...) __attribute__((format(printf, 2, 3)));
+const fl_host* host();
+
+}  // namespace ocl
+
+struct fl_stream_s {
+  ocl::Device* device = nullptr;
+  cl_command_queue queue = nullptr;
+  cl_mem fault = nullptr;              // a DeviceFault
+  std::atomic<bool> may_fault{false};  // a kernel that checks its data was launched since the last look
+  std::atomic<bool> dirty{false};      // something was queued since it was last known to be empty
+  std::mutex mutex;                    // of the fault that was found and not taken
+  fl_fault found{};
+};
+
+namespace ocl {
+
+using Stream = fl_stream_s;
+
+inline size_t dtype_size(uint8_t dtype) {
+  static constexpr uint8_t bytes[] = {0,
+#define OCL_BYTES(name, value, bytes, text) bytes,
+                                      FL_DTYPE_MAP(OCL_BYTES)
+#undef OCL_BYTES
+  };
+  return bytes[dtype];
+}
+
+}  // namespace ocl

@@ -1,0 +1,8 @@
+"""OpenCL devices for torch-fl. There is nothing to call: torch-fl finds the chip by this package's entry point."""
+
+from pathlib import Path
+
+
+def libraries() -> list[str]:
+    """Paths of the chip libraries in this package."""
+    return [str(Path(__file__).resolve().parent / "libfl_opencl.so")]
