@@ -139,6 +139,7 @@ void Library::build(Entry& e) {
     cl_program program = path.empty() ? nullptr : load(path, key, options);
     bool fresh = !program;
     cl_int error = CL_SUCCESS;
+    const auto start = std::chrono::steady_clock::now();
     if (fresh) {
       const char* strings[] = {text.c_str()};
       program = cl.clCreateProgramWithSource(device_.context, 1, strings, nullptr, &error);
@@ -159,6 +160,9 @@ void Library::build(Entry& e) {
       delete kernel;
       return;
     }
+    log(FL_LOG_DEBUG, "opencl: kernel %s%s: %s in %.0f ms", e.source.kernel.c_str(), e.source.options.c_str(),
+        fresh ? "compiled" : "read",
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
     e.kernel.store(kernel, std::memory_order_release);
     if (fresh && !path.empty()) {
       std::lock_guard<std::mutex> guard(mutex_);
