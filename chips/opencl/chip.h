@@ -10,7 +10,8 @@ namespace ocl {
 using Claims = std::vector<fl_claim>;
 
 // clang-format off
-#define OCL_ENTRIES(X) X(copy) X(fill) X(pointwise) X(reduce) X(gemm) X(gather) X(scatter) X(random)
+#define OCL_ENTRIES(X) X(copy) X(fill) X(pointwise) X(reduce) X(gemm) X(gather) X(scatter) X(random) \
+  X(softmax) X(softmax_backward)
 // clang-format on
 
 // fl_status gemm(const fl_launch*, const fl_gemm_args*);  void claim_gemm(Claims&);

@@ -98,6 +98,15 @@ std::vector<DeviceInfo> ask(std::string* problem) {
   return problem->empty() ? found : std::vector<DeviceInfo>();
 }
 
+// FL_OPENCL_STYLE has kernels written for the other kind of device, so that one machine can test both.
+bool choose_style(DeviceInfo& info, std::string* problem) {
+  const char* style = std::getenv("FL_OPENCL_STYLE");
+  if (!style || !*style) return true;
+  info.processor = std::strcmp(style, "processor") == 0;
+  if (info.processor || std::strcmp(style, "gpu") == 0) return true;
+  return *problem = std::string("FL_OPENCL_STYLE=") + style + ": wanted is gpu or processor", false;
+}
+
 struct Known {
   std::vector<Device*> devices;
   std::string problem;
@@ -109,6 +118,10 @@ const Known& known() {
       auto* d = new Device;
       d->index = static_cast<int32_t>(made->devices.size());
       d->info = info;
+      if (!choose_style(d->info, &made->problem)) {
+        delete d;
+        break;
+      }
       made->devices.push_back(d);
     }
     return made;
