@@ -122,8 +122,9 @@ struct Launcher {
     const uint64_t key = kind ^ (epilogue ? epilogue->hash * 0x9e3779b97f4a7c15u : 0) ^ uint64_t { 1 } << 40;
     Kernel* kernel = device.library->get(Family::gemm, key, [&] {
       static constexpr const char* names[] = {"multiply", "tiles", "plain"};
-      return Source{definitions(a.out.dtype, way, a.c != nullptr, epilogue) + kernel_source_gemm, "",
-                    names[way]};
+      return Source{
+          definitions(a.out.dtype, way, a.c != nullptr, epilogue) + kernel_source_block + kernel_source_gemm,
+          "", names[way]};
     });
     if (!kernel) return FL_FAILED;
     int offsets;
@@ -138,7 +139,7 @@ struct Launcher {
       if (fl_status status = host()->scratch(launch, static_cast<size_t>(bytes_b), &pb)) return status;
       Kernel* pack = device.library->get(Family::gemm, a.out.dtype | uint64_t{1} << 41, [&] {
         return Source{definitions(a.out.dtype, plain, false, nullptr) + "#undef PLAIN\n#define PACK\n" +
-                          kernel_source_gemm,
+                          kernel_source_block + kernel_source_gemm,
                       "", "pack"};
       });
       if (!pack) return FL_FAILED;

@@ -3,8 +3,7 @@
 // On a processor: `pack` lays a and b out in panels as the inner loop reads them, converted and padded with zeros, so
 // that `multiply` knows one layout and no edges; its accumulators are vectors that stay in registers. Elsewhere `tiles`
 // works through local memory.
-// Macros: CT (what is computed in), VT (16 of it), ROWS, LOAD_A, LOAD_B (dtype in memory), MULTIPLY_ADD(x, y, z),
-// FINISH(value) with the epilogue.
+// Macros: those of block.cl, which goes before; LOAD_B (dtype in memory), FINISH(value) with the epilogue.
 typedef struct {
   long batch, m, n, k;
   long a_stride[3], b_stride[3], c_stride[3], out_stride[3];
@@ -15,8 +14,6 @@ typedef struct {
   long extra_offset[8], extra_stride[8][3];
   ulong scalar[32];
 } P;
-
-#define COLUMNS 32
 
 #ifdef PACK
 // side 0: a in panels [m / ROWS][k][ROWS]; side 1: b in panels [n / COLUMNS][k][COLUMNS].
@@ -81,18 +78,7 @@ __kernel void multiply(PARAMETERS, long parameters_offset, __global const uchar*
     const long rp = unit % row_panels, cp = unit / row_panels % column_panels, batch = unit / row_panels / column_panels;
     __global const CT* pa = a + ((p.a_batches == 1 ? 0 : batch) * row_panels + rp) * ROWS * p.k;
     __global const CT* pb = b + ((p.b_batches == 1 ? 0 : batch) * column_panels + cp) * COLUMNS * p.k;
-    VT s0[ROWS], s1[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) s0[r] = s1[r] = (VT)0;
-    for (long k = 0; k < p.k; ++k) {
-      const VT b0 = vload16(0, pb + k * COLUMNS), b1 = vload16(1, pb + k * COLUMNS);
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r) {
-        const VT x = (VT)(pa[k * ROWS + r]);
-        s0[r] = MULTIPLY_ADD(x, b0, s0[r]);
-        s1[r] = MULTIPLY_ADD(x, b1, s1[r]);
-      }
-    }
+    BLOCK_SUMS(pa, pb, p.k)
     const long m0 = rp * ROWS, n0 = cp * COLUMNS, rows = min((long)ROWS, p.m - m0), columns = min((long)COLUMNS, p.n - n0);
     CT tile[ROWS * COLUMNS];
 #pragma unroll
