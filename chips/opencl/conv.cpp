@@ -105,10 +105,11 @@ struct Convolution {
                         mask = wide ? "long16" : "int16";
       return Source{Parameters::declare(true) + ("#define CT " + scalar) + "\n#define VT " + scalar +
                         "16\n#define ROWS " + std::to_string(rows()) + "\n#define LOAD_X LOAD_" + name +
-                        "\n#define STORE_X STORE_" + name + "\n#define MASK " + mask +
-                        "\n#define TO_MASK(m) convert_" + mask +
+                        "\n#define STORE_X STORE_" + name +
+                        (wide || a.x.dtype == FL_F32 ? "\n#define X_IS_CT" : "") +
+                        "\n#define VECTOR VT\n#define MASK " + mask + "\n#define TO_MASK(m) convert_" + mask +
                         "(m)\n#define MULTIPLY_ADD(x, y, z) fma(x, y, z)\n#define " + names[step] + "\n" +
-                        kernel_source_block + kernel_source_conv,
+                        kernel_source_vector + kernel_source_block + kernel_source_conv,
                     "", "conv"};
     });
     if (!kernel) return FL_FAILED;

@@ -28,8 +28,13 @@ inline std::string lanes_source(uint8_t dtype, bool across) {
   return Parameters::declare(true) + ("#define CT " + scalar) + "\n#define VECTOR " + scalar +
          "16\n#define TO_VECTOR(v) convert_" + scalar + "16(v)\n#define LOAD_X LOAD_" + name +
          "\n#define STORE_X STORE_" + name + (dtype == FL_F32 ? "\n#define X_IS_F32" : "") +
-         (across ? "\n#define ACROSS" : "") + "\n#define TEAM " + std::to_string(kTeam) + "\n" +
-         kernel_source_lanes;
+         (dtype == FL_F32 || dtype == FL_F64 ? "\n#define X_IS_CT" : "") +
+         (across ? "\n#define ACROSS\n" : "\n") + kernel_source_vector + kernel_source_lanes;
+}
+
+// The last argument of kernels whose work-groups are teams.
+inline void team_memory(Launch& l, const Device& d, bool across) {
+  if (!d.info.processor && !across) l.local(team_size(d) * (d.info.fp64 ? 8 : 4));
 }
 
 // For `units` slices of n points each.

@@ -107,6 +107,7 @@ struct Job {
       for (int d = 0; d < 4; ++d) p.push(strides[d][r]);
     }
     p.set(sums_at, l.buffer(sums ? sums : o[kX].data));
+    team_memory(l, device, across);
     if (fl_status status = p.pass(l, launch)) return status;
     return l.run(shape.groups, shape.local);
   }

@@ -49,6 +49,7 @@ fl_status run(const fl_launch* launch, const fl_tensor& first, const fl_tensor* 
   Launch l(launch, kernel);
   l.at(2);
   for (int k = 0; k < 3; ++k) p.set(offsets + k, l.buffer(t[k]->data));
+  team_memory(l, d, across);
   if (fl_status status = p.pass(l, launch)) return status;
   Shape s = teams(d, units, n, across);
   return l.run(s.groups, s.local);

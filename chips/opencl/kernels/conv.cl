@@ -1,11 +1,11 @@
-// Convolution as products of panels that are packed straight from the image (block.cl goes before).
+// Convolution as products of panels that are packed straight from the image (vector.cl and block.cl go before).
 //
 // Host and kernels see one correlation: position i of the result (a lattice in the tensor) meets with tap t the source
 // at i × step + base + t × tap_step, where outside is zero. The gradient of x is one for each phase of the stride.
 // On a processor `correlate` packs the windows of COLUMNS positions into memory of its group, which stays in the cache,
 // and multiplies all weights with them; `weigh` (the gradient of w) packs blocks of both operands. Elsewhere `tiles`
 // does either through local memory.
-// Macros: those of block.cl; LOAD_X, STORE_X; MASK (of integers as wide as CT), TO_MASK; one of PACK, CORRELATE, WEIGH,
+// Macros: those of block.cl and vector.cl; MASK (of integers as wide as CT), TO_MASK; one of PACK, CORRELATE, WEIGH,
 // JOIN, TILES and TILES_WEIGH.
 typedef struct {
   long units, groups, splits;
@@ -138,13 +138,8 @@ static inline int16 inside(const Lanes* q, const P* p, long t0, long t1, long t2
 }
 
 static inline VT load_run(__global const uchar* x, long at, long step) {
-  CT t[16];
-  if (step == 1) {
-    for (int l = 0; l < 16; ++l) t[l] = LOAD_X(x, at + l);
-  } else {
-    for (int l = 0; l < 16; ++l) t[l] = LOAD_X(x, at + l * 2);
-  }
-  return vload16(0, t);
+  if (step == 1) return LOAD16_X(x, at);
+  return (VT)(LOAD16_X(x, at).even, LOAD16_X(x, at + 15).odd);
 }
 // What the positions see at an offset from the beginning of their windows.
 static inline VT load_lanes(__global const uchar* x, const Lanes* q, int16 valid, long at, long step, long extent) {
@@ -213,7 +208,8 @@ __kernel void conv(ARGUMENTS) {
         const long row = group * p.m + m0 + r, at = row * p.target_channel;
         const CT add = p.has_bias ? LOAD_X(bias, row * p.bias_stride) : (CT)0;
         if (dense) {
-          for (int l = 0; l < COLUMNS; ++l) STORE_X(y, at + lanes[0].to[0] + l, tile[r * COLUMNS + l] + add);
+          STORE16_X(y, at + lanes[0].to[0], vload16(2 * r, tile) + add);
+          STORE16_X(y, at + lanes[0].to[0] + 16, vload16(2 * r + 1, tile) + add);
         } else {
           for (long l = 0; l < columns; ++l)
             STORE_X(y, at + lanes[l / 16].to[l % 16], tile[r * COLUMNS + l] + add);

@@ -49,8 +49,7 @@ typedef struct {
 #ifdef SUMS
 // Two sums for each cell and piece. Moments: of x - c and (x - c)², c the cell's first value, so that a large mean
 // cancels nothing (0 for RMS). Dots: of h and h·x̂, h = gradient × weight.
-__kernel void norm(ARGUMENTS) {
-  TEAM_MEMORY
+__kernel void norm(ARGUMENTS TEAM_ARGUMENT) {
   BASES;
   __global WIDE* sums = (__global WIDE*)(sums_base + p.sums_offset);
   const long n = p.size[2] * p.size[3], piece_size = (n + p.pieces - 1) / p.pieces;
@@ -62,7 +61,6 @@ __kernel void norm(ARGUMENTS) {
     const long c1 = which % p.size[1], c0 = which / p.size[1], count = LANES;
 #endif
     long cell[OPERANDS], step[OPERANDS];
-#pragma unroll
     for (int k = 0; k <= RSTD; ++k) {
       cell[k] = c0 * p.o[k].stride[0] + c1 * p.o[k].stride[1];
 #ifdef ACROSS
@@ -80,7 +78,6 @@ __kernel void norm(ARGUMENTS) {
     for (long i = piece * piece_size, end = min(n, i + piece_size); i < end;) {
       const long p0 = i / p.size[3], p1 = i % p.size[3], m = min(p.size[3] - p1, end - i);
       long at[OPERANDS];
-#pragma unroll
       for (int k = 0; k <= RSTD; ++k) at[k] = cell[k] + p0 * p.o[k].stride[2] + p1 * p.o[k].stride[3];
       STEPS(j, here, 0, m, count) {
 #define AT(k) (at[k] + j * p.o[k].stride[3])
@@ -208,7 +205,6 @@ __kernel void norm(ARGUMENTS) {
 #endif
     const long d2 = rest % p.size[2], d1 = rest / p.size[2] % p.size[1], d0 = rest / p.size[2] / p.size[1];
     long at[OPERANDS];
-#pragma unroll
     for (int k = 0; k <= SECOND; ++k)
       at[k] = d0 * p.o[k].stride[0] + d1 * p.o[k].stride[1] + d2 * p.o[k].stride[2] + begin * p.o[k].stride[3];
 #undef AT

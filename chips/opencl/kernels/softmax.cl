@@ -10,8 +10,7 @@ typedef struct {
 } P;
 
 __kernel void softmax(PARAMETERS, long parameters_offset, __global const uchar* first, __global const uchar* second,
-                      __global uchar* result) {
-  TEAM_MEMORY
+                      __global uchar* result TEAM_ARGUMENT) {
   const long last = p.rank - 1;
   UNITS(unit, p.units) {
     long rest = unit, at[OPERANDS], count = LANES, across[OPERANDS];
