@@ -81,11 +81,16 @@ __kernel void pool(PARAMETERS, long parameters_offset, __global uchar* x_base, _
       rest /= p.channels;
     }
     const long n = rest;
+#ifndef BACKWARD
+    const Window w0 = window_of(&p, 0, at[0]), w1 = window_of(&p, 1, at[1]);
+#else
+    const int2 r0 = outputs_of(&p, 0, at[0]), r1 = outputs_of(&p, 1, at[1]);
+#endif
     for (int j = first; j < last; ++j) {
       if (p.by_channel) c = j;
       else at[2] = j;
 #ifndef BACKWARD
-      const Window w0 = window_of(&p, 0, at[0]), w1 = window_of(&p, 1, at[1]), w2 = window_of(&p, 2, at[2]);
+      const Window w2 = window_of(&p, 2, at[2]);
       const long from = n * p.x_stride[0] + c * p.x_stride[1];
 #ifdef MAX
       CT best = LOWEST;
@@ -103,10 +108,10 @@ __kernel void pool(PARAMETERS, long parameters_offset, __global uchar* x_base, _
             const long i2 = w2.start + k2 * STEP(2);
             const CT v = LOAD_X(x, line + i2 * p.x_stride[4]);
 #ifdef MAX
-            if (v > best || v != v) {
-              best = v;
-              where = (i0 * p.in[1] + i1) * p.in[2] + i2;
-            }
+            // Selections: which value is larger cannot be predicted.
+            const int take = v > best || v != v;
+            best = take ? v : best;
+            where = take ? (i0 * p.in[1] + i1) * p.in[2] + i2 : where;
 #else
             sum += v;
 #endif
@@ -126,7 +131,7 @@ __kernel void pool(PARAMETERS, long parameters_offset, __global uchar* x_base, _
       STORE_X(y, to, w0.n > 0 && w1.n > 0 && w2.n > 0 ? (CT)(sum / (WIDE)by) : (CT)0);
 #endif
 #else
-      const int2 r0 = outputs_of(&p, 0, at[0]), r1 = outputs_of(&p, 1, at[1]), r2 = outputs_of(&p, 2, at[2]);
+      const int2 r2 = outputs_of(&p, 2, at[2]);
       const long from = n * p.y_stride[0] + c * p.y_stride[1];
 #ifdef MAX
       const long found = n * p.index_stride[0] + c * p.index_stride[1];
