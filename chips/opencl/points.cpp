@@ -354,28 +354,30 @@ Points::Points(const Plan* p, const fl_tensor* inputs, const fl_tensor* outputs,
   }
 }
 
-fl_status run_points(const fl_launch* launch, const Points& p) {
+Worth count_points(const Plan& plan, uint64_t points, uint64_t launches) {
+  uint64_t weight = points * (1 + static_cast<uint64_t>(plan.cost) / 8) + launches * kLaunchCost;
+  uint64_t before = plan.points.fetch_add(weight, std::memory_order_relaxed);
+  return before + weight < kWorthCompiling  ? Worth::interpret
+         : points >= (kWorthCompiling << 5) ? Worth::wait
+                                            : Worth::compile;
+}
+
+fl_status run_points(const fl_launch* launch, const Points& p, bool may_compile) {
   Device& d = *launch->stream->device;
   const Plan& plan = *p.plan;
   if (!d.info.fp64 && plan.registers & (1u << kF64 | 1u << kC128)) return FL_UNSUPPORTED;
   Layout layout = layout_of(p);
   uint64_t key = layout.key(plan.hash);
-  bool interpretable = plan.n_slots <= kInterpretedSlots && p.space.ndim <= kInterpretedDims;
+  const bool interpretable = plan.n_slots <= kInterpretedSlots && p.space.ndim <= kInterpretedDims;
+  if (interpretable && !may_compile) return run_interpreted(launch, p);
+  const Worth worth =
+      interpretable ? count_points(plan, static_cast<uint64_t>(p.space.points())) : Worth::wait;
+  if (worth == Worth::interpret) return run_interpreted(launch, p);
   auto make = [&] { return generate(plan, layout); };
-  if (!interpretable) {
-    Kernel* kernel = d.library->get(Family::program, key, make);
-    return kernel ? run_generated(launch, p, layout, kernel) : FL_FAILED;
-  }
-  uint64_t points = static_cast<uint64_t>(p.space.points());
-  uint64_t weight = points * (1 + static_cast<uint64_t>(plan.cost) / 8) + kLaunchCost;
-  uint64_t before = plan.points.fetch_add(weight, std::memory_order_relaxed);
-  if (before + weight >= kWorthCompiling) {
-    // One large launch is worth waiting for.
-    Kernel* kernel = points >= (kWorthCompiling << 5) ? d.library->get(Family::program, key, make)
-                                                      : d.library->get_later(Family::program, key, make);
-    if (kernel) return run_generated(launch, p, layout, kernel);
-  }
-  return run_interpreted(launch, p);
+  Kernel* kernel = worth == Worth::wait ? d.library->get(Family::program, key, make)
+                                        : d.library->get_later(Family::program, key, make);
+  if (kernel) return run_generated(launch, p, layout, kernel);
+  return interpretable ? run_interpreted(launch, p) : FL_FAILED;
 }
 
 }  // namespace ocl
