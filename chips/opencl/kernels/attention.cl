@@ -1,0 +1,438 @@
+// Attention without the L × S matrix: blocks of scores are made, used and forgotten (Dao et al., "FlashAttention: fast
+// and memory-efficient exact attention with IO-awareness", NeurIPS 2022). Macros: CT (what is computed in), V (its
+// vectors, V(16)), ROWS, LOAD, STORE (of the dtype), LOAD_L, STORE_L (of lse's), SCALE; BACKWARD.
+//
+// On a processor stage 0 lays k, v (and for the backward q and the gradient) out as the products read them, so that
+// those know one layout and no edges; a work-item then takes ROWS rows. Elsewhere a group takes ROWS rows by local memory.
+enum { Q, K, VALUE, OUT, LSE, GRAD, BIAS, GRAD_Q, GRAD_K, GRAD_V, TENSORS };
+typedef struct {
+  long batch, heads, kv_heads, l, s, e, ev;
+  long l_pad, s_pad;  // to multiples of KEYS
+  long causal, has_bias;
+  ulong scale;  // bits of a double
+  float narrow_scale, reserved;
+  long stride[TENSORS][4], offset[TENSORS];
+  long panels[TENSORS], rows[TENSORS];  // of packed tensors in the work memory; negative: not needed
+  long statistics;                      // [batch × heads][l_pad] of lse, then of the gradient's share of each row
+} P;
+
+#define ARGUMENTS                                                                                                   \
+  __global const uchar *q_base, __global const uchar *k_base, __global const uchar *v_base, __global uchar *out_base, \
+      __global uchar *lse_base, __global const uchar *grad_base, __global const uchar *bias_base,                     \
+      __global uchar *grad_q_base, __global uchar *grad_k_base, __global uchar *grad_v_base, __global uchar *work
+#define AT(t, b, h, i, j) \
+  ((b) * p.stride[t][0] + (h) * p.stride[t][1] + (i) * p.stride[t][2] + (j) * p.stride[t][3])
+#define MOST 256  // of e and ev
+
+// Score of a query and a key that are there: bias and causal mask.
+#define MASKED(x, b, h, l_, s_)                                                         \
+  ((p.causal && (s_) > (l_)) ? (CT)-INFINITY                                            \
+                             : (p.has_bias ? (x) + LOAD(bias, AT(BIAS, b, h, l_, s_)) : (x)))
+
+#define BASES                                                    \
+  __global const uchar* q = q_base + p.offset[Q];                \
+  __global const uchar* key = k_base + p.offset[K];              \
+  __global const uchar* value = v_base + p.offset[VALUE];        \
+  __global uchar* out = out_base + p.offset[OUT];                \
+  __global uchar* lse = lse_base + p.offset[LSE];                \
+  __global const uchar* grad = grad_base + p.offset[GRAD];       \
+  __global const uchar* bias = bias_base + p.offset[BIAS];       \
+  __global uchar* grad_q = grad_q_base + p.offset[GRAD_Q];       \
+  __global uchar* grad_k = grad_k_base + p.offset[GRAD_K];       \
+  __global uchar* grad_v = grad_v_base + p.offset[GRAD_V];       \
+  __global CT* statistics = (__global CT*)(work + p.statistics);
+
+#ifdef PROCESSOR
+// ---------------------------------------------------------------- one work-item, vectors
+#define KEYS 64
+#define COLUMNS 32
+#define PADDED(n) (((n) + COLUMNS - 1) / COLUMNS * COLUMNS)
+#define UNITS(n)                                                                                                   \
+  const long groups = get_num_groups(0), chunk = ((n) + groups - 1) / groups, begin = get_group_id(0) * chunk;     \
+  const long end = min((long)(n), begin + chunk);                                                                  \
+  for (long unit = begin; unit < end; ++unit)
+
+// s0, s1 [ROWS] += a [ROWS][depth] · 32 columns of b.
+#define PRODUCT(a, a_row, b, b_row, depth)                                      \
+  for (long k_ = 0; k_ < (depth); ++k_) {                                       \
+    const V(16) b0 = vload16(0, (b) + k_ * (b_row)), b1 = vload16(1, (b) + k_ * (b_row)); \
+    _Pragma("unroll") for (int r_ = 0; r_ < ROWS; ++r_) {                       \
+      const V(16) x = (V(16))((a)[r_ * (a_row) + k_]);                          \
+      s0[r_] = fma(x, b0, s0[r_]);                                              \
+      s1[r_] = fma(x, b1, s1[r_]);                                              \
+    }                                                                           \
+  }
+#define EACH_ROW _Pragma("unroll") for (int r = 0; r < ROWS; ++r)
+// to [ROWS][KEYS] = a [ROWS][depth] · panels
+#define SCORES(to, a, a_row, panels, depth)                                     \
+  for (int half_ = 0; half_ < KEYS / COLUMNS; ++half_) {                        \
+    V(16) s0[ROWS], s1[ROWS];                                                   \
+    EACH_ROW s0[r] = s1[r] = (V(16))0;                                          \
+    PRODUCT(a, a_row, (panels) + half_ * (depth) * COLUMNS, COLUMNS, depth)     \
+    EACH_ROW {                                                                  \
+      vstore16(s0[r], 0, (to) + r * KEYS + half_ * COLUMNS);                    \
+      vstore16(s1[r], 1, (to) + r * KEYS + half_ * COLUMNS);                    \
+    }                                                                           \
+  }
+// to [ROWS][width] = to × factor + a [ROWS][KEYS] · rows
+#define ACCUMULATE(to, a, rows, width, factor)                                  \
+  for (long c_ = 0; c_ < (width); c_ += COLUMNS) {                              \
+    V(16) s0[ROWS], s1[ROWS];                                                   \
+    EACH_ROW {                                                                  \
+      s0[r] = vload16(0, (to) + r * (width) + c_) * (factor);                   \
+      s1[r] = vload16(1, (to) + r * (width) + c_) * (factor);                   \
+    }                                                                           \
+    PRODUCT(a, KEYS, (rows) + c_, width, KEYS)                                  \
+    EACH_ROW {                                                                  \
+      vstore16(s0[r], 0, (to) + r * (width) + c_);                              \
+      vstore16(s1[r], 1, (to) + r * (width) + c_);                              \
+    }                                                                           \
+  }
+
+static inline CT largest(V(16) v) {
+  const V(8) a = fmax(v.lo, v.hi);
+  const V(4) b = fmax(a.lo, a.hi);
+  const V(2) c = fmax(b.lo, b.hi);
+  return fmax(c.x, c.y);
+}
+static inline CT total(V(16) v) {
+  const V(8) a = v.lo + v.hi;
+  const V(4) b = a.lo + a.hi;
+  const V(2) c = b.lo + b.hi;
+  return c.x + c.y;
+}
+
+// Panels [length / COLUMNS][width][COLUMNS] and rows [length][padded width] of a tensor [heads][length][width].
+static void pack(const P* p_, int t, __global const uchar* from, long heads, long length, long padded, long width,
+                 __global uchar* work) {
+  const P p = *p_;
+  const long blocks = padded / COLUMNS, row = PADDED(width);
+  UNITS(p.batch * heads * blocks) {
+    const long block = unit % blocks, head = unit / blocks, b = head / heads, h = head % heads;
+    __global CT* panel = (__global CT*)(work + p.panels[t]) + (head * padded + block * COLUMNS) * width;
+    __global CT* rows = (__global CT*)(work + p.rows[t]) + (head * padded + block * COLUMNS) * row;
+    for (long i = 0; i < COLUMNS; ++i) {
+      const long at = block * COLUMNS + i;
+      const long base = AT(t, b, h, min(at, length - 1), 0), step = p.stride[t][3];
+      for (long j = 0; j < width; ++j) {
+        const CT x = at < length ? LOAD(from, base + j * step) : (CT)0;
+        if (p.panels[t] >= 0) panel[j * COLUMNS + i] = x;
+        if (p.rows[t] >= 0) rows[i * row + j] = x;
+      }
+      if (p.rows[t] >= 0)
+        for (long j = width; j < row; ++j) rows[i * row + j] = 0;
+    }
+  }
+}
+#define LOAD_ROWS(to, t, from, b, h, first, length, width, factor)                                    \
+  for (int r = 0; r < ROWS; ++r)                                                                      \
+    for (long j = 0; j < (width); ++j)                                                                \
+      (to)[r * (width) + j] = LOAD(from, AT(t, b, h, min((first) + r, (length)-1), j)) * (factor);
+
+#ifndef BACKWARD
+__kernel void attention(const P p, int stage, ARGUMENTS) {
+  BASES
+  if (stage == 0) {
+    pack(&p, K, key, p.kv_heads, p.s, p.s_pad, p.e, work);
+    pack(&p, VALUE, value, p.kv_heads, p.s, p.s_pad, p.ev, work);
+    return;
+  }
+  const long blocks = (p.l + ROWS - 1) / ROWS, width = PADDED(p.ev);
+  CT query[ROWS * MOST], made[ROWS * MOST], tile[ROWS * KEYS], high[ROWS], sum[ROWS], factor[ROWS];
+  UNITS(p.batch * p.heads * blocks) {
+    const long head = unit / blocks, b = head / p.heads, h = head % p.heads, l0 = unit % blocks * ROWS;
+    const long kv = b * p.kv_heads + h / (p.heads / p.kv_heads);
+    __global const CT* panels = (__global const CT*)(work + p.panels[K]) + kv * p.s_pad * p.e;
+    __global const CT* rows = (__global const CT*)(work + p.rows[VALUE]) + kv * p.s_pad * width;
+    LOAD_ROWS(query, Q, q, b, h, l0, p.l, p.e, SCALE)
+    for (long i = 0; i < ROWS * width; ++i) made[i] = 0;
+    for (int r = 0; r < ROWS; ++r) high[r] = -INFINITY, sum[r] = 0;
+    const long last = p.causal ? min(p.s, l0 + ROWS) : p.s;
+    for (long first = 0; first < last; first += KEYS) {
+      SCORES(tile, query, p.e, panels + first * p.e, p.e)
+      const long there = min((long)KEYS, p.s - first);
+      if (p.has_bias || (p.causal && first + KEYS > l0))
+        for (int r = 0; r < ROWS; ++r)
+          for (long j = 0; j < there; ++j)
+            tile[r * KEYS + j] = MASKED(tile[r * KEYS + j], b, h, min(l0 + r, p.l - 1), first + j);
+      for (int r = 0; r < ROWS; ++r) {
+        CT* x = tile + r * KEYS;
+        for (long j = there; j < KEYS; ++j) x[j] = -INFINITY;
+        V(16) x0 = vload16(0, x), x1 = vload16(1, x), x2 = vload16(2, x), x3 = vload16(3, x);
+        const CT now = fmax(high[r], largest(fmax(fmax(x0, x1), fmax(x2, x3))));
+        const CT base = now == -INFINITY ? (CT)0 : now;  // all masked so far
+        factor[r] = exp(high[r] - base);
+        high[r] = now;
+        x0 = exp(x0 - base), x1 = exp(x1 - base), x2 = exp(x2 - base), x3 = exp(x3 - base);
+        sum[r] = sum[r] * factor[r] + total((x0 + x1) + (x2 + x3));
+        vstore16(x0, 0, x);
+        vstore16(x1, 1, x);
+        vstore16(x2, 2, x);
+        vstore16(x3, 3, x);
+      }
+      ACCUMULATE(made, tile, rows + first * width, width, factor[r])
+    }
+    for (int r = 0; r < ROWS && l0 + r < p.l; ++r) {
+      const CT d = sum[r] == 0 ? (CT)0 : (CT)1 / sum[r];
+      for (long j = 0; j < p.ev; ++j) STORE(out, AT(OUT, b, h, l0 + r, j), made[r * width + j] * d);
+      STORE_L(lse, AT(LSE, b, h, l0 + r, 0), sum[r] == 0 ? (CT)-INFINITY : high[r] + log(sum[r]));
+    }
+  }
+}
+#else
+// From the scores in `tile` and the gradient of the probabilities in `slope`, both [ROWS][KEYS]: the probabilities, and
+// the gradient of the scores. LSE_OF, SHARE_OF: of row r and column j.
+#define SLOPES(LSE_OF, SHARE_OF)                                                \
+  for (int r = 0; r < ROWS; ++r)                                                \
+    for (int j = 0; j < KEYS; ++j) {                                            \
+      const CT x_ = exp(tile[r * KEYS + j] - LSE_OF);                           \
+      tile[r * KEYS + j] = x_;                                                  \
+      slope[r * KEYS + j] = x_ * (slope[r * KEYS + j] - SHARE_OF);              \
+    }
+
+__kernel void attention(const P p, int stage, ARGUMENTS) {
+  BASES
+  CT left[ROWS * MOST], right[ROWS * MOST], made[ROWS * MOST], tile[ROWS * KEYS], slope[ROWS * KEYS];
+  const long e_pad = PADDED(p.e), ev_pad = PADDED(p.ev);
+  __global CT* shares = statistics + p.batch * p.heads * p.l_pad;
+  if (stage == 0) {
+    pack(&p, K, key, p.kv_heads, p.s, p.s_pad, p.e, work);
+    pack(&p, VALUE, value, p.kv_heads, p.s, p.s_pad, p.ev, work);
+    pack(&p, Q, q, p.heads, p.l, p.l_pad, p.e, work);
+    pack(&p, GRAD, grad, p.heads, p.l, p.l_pad, p.ev, work);
+    // Rows that are not there, or whose keys are all masked, have probabilities of 0.
+    UNITS(p.batch * p.heads * p.l_pad) {
+      const long l = unit % p.l_pad, head = unit / p.l_pad, b = head / p.heads, h = head % p.heads;
+      CT share = 0, x = INFINITY;
+      if (l < p.l) {
+        for (long j = 0; j < p.ev; ++j) share += LOAD(grad, AT(GRAD, b, h, l, j)) * LOAD(out, AT(OUT, b, h, l, j));
+        x = LOAD_L(lse, AT(LSE, b, h, l, 0));
+      }
+      shares[unit] = share;
+      statistics[unit] = x == -INFINITY ? (CT)INFINITY : x;
+    }
+    return;
+  }
+  if (stage == 1) {  // the gradient of q, by rows
+    const long blocks = p.l_pad / ROWS;
+    UNITS(p.batch * p.heads * blocks) {
+      const long head = unit / blocks, b = head / p.heads, h = head % p.heads, l0 = unit % blocks * ROWS;
+      if (l0 >= p.l) continue;
+      const long kv = b * p.kv_heads + h / (p.heads / p.kv_heads);
+      __global const CT* k_panels = (__global const CT*)(work + p.panels[K]) + kv * p.s_pad * p.e;
+      __global const CT* v_panels = (__global const CT*)(work + p.panels[VALUE]) + kv * p.s_pad * p.ev;
+      __global const CT* k_rows = (__global const CT*)(work + p.rows[K]) + kv * p.s_pad * e_pad;
+      __global const CT* high = statistics + head * p.l_pad + l0;
+      __global const CT* share = shares + head * p.l_pad + l0;
+      LOAD_ROWS(left, Q, q, b, h, l0, p.l, p.e, SCALE)
+      LOAD_ROWS(right, GRAD, grad, b, h, l0, p.l, p.ev, (CT)1)
+      for (long i = 0; i < ROWS * e_pad; ++i) made[i] = 0;
+      const long last = p.causal ? min(p.s, l0 + ROWS) : p.s;
+      for (long first = 0; first < last; first += KEYS) {
+        SCORES(tile, left, p.e, k_panels + first * p.e, p.e)
+        SCORES(slope, right, p.ev, v_panels + first * p.ev, p.ev)
+        const long there = min((long)KEYS, p.s - first);
+        for (int r = 0; r < ROWS; ++r) {
+          if (p.has_bias || p.causal)
+            for (long j = 0; j < there; ++j)
+              tile[r * KEYS + j] = MASKED(tile[r * KEYS + j], b, h, min(l0 + r, p.l - 1), first + j);
+          for (long j = there; j < KEYS; ++j) tile[r * KEYS + j] = -INFINITY;
+        }
+        SLOPES(high[r], share[r])
+        ACCUMULATE(made, slope, k_rows + first * e_pad, e_pad, (CT)1)
+      }
+      for (int r = 0; r < ROWS && l0 + r < p.l; ++r)
+        for (long j = 0; j < p.e; ++j)
+          STORE(grad_q, AT(GRAD_Q, b, h, l0 + r, j), made[r * e_pad + j] * SCALE);
+    }
+    return;
+  }
+  // The gradients of k and v, by keys: rows of `tile` are keys, columns are queries.
+  CT made_v[ROWS * MOST];
+  const long blocks = (p.s + ROWS - 1) / ROWS, group = p.heads / p.kv_heads;
+  UNITS(p.batch * p.kv_heads * blocks) {
+    const long head = unit / blocks, b = head / p.kv_heads, hk = head % p.kv_heads, s0_ = unit % blocks * ROWS;
+    LOAD_ROWS(left, K, key, b, hk, s0_, p.s, p.e, SCALE)
+    LOAD_ROWS(right, VALUE, value, b, hk, s0_, p.s, p.ev, (CT)1)
+    for (long i = 0; i < ROWS * e_pad; ++i) made[i] = 0;
+    for (long i = 0; i < ROWS * ev_pad; ++i) made_v[i] = 0;
+    for (long h = hk * group; h < (hk + 1) * group; ++h) {
+      const long row = (b * p.heads + h) * p.l_pad;
+      __global const CT* q_panels = (__global const CT*)(work + p.panels[Q]) + row * p.e;
+      __global const CT* g_panels = (__global const CT*)(work + p.panels[GRAD]) + row * p.ev;
+      __global const CT* q_rows = (__global const CT*)(work + p.rows[Q]) + row * e_pad;
+      __global const CT* g_rows = (__global const CT*)(work + p.rows[GRAD]) + row * ev_pad;
+      for (long first = p.causal ? s0_ / KEYS * KEYS : 0; first < p.l; first += KEYS) {
+        __global const CT* high = statistics + row + first;
+        __global const CT* share = shares + row + first;
+        SCORES(tile, left, p.e, q_panels + first * p.e, p.e)
+        SCORES(slope, right, p.ev, g_panels + first * p.ev, p.ev)
+        if (p.has_bias || p.causal)
+          for (int r = 0; r < ROWS; ++r)
+            for (long j = 0; j < min((long)KEYS, p.l - first); ++j)
+              tile[r * KEYS + j] = MASKED(tile[r * KEYS + j], b, h, first + j, min(s0_ + r, p.s - 1));
+        SLOPES(high[j], share[j])
+        ACCUMULATE(made, slope, q_rows + first * e_pad, e_pad, (CT)1)
+        ACCUMULATE(made_v, tile, g_rows + first * ev_pad, ev_pad, (CT)1)
+      }
+    }
+    for (int r = 0; r < ROWS && s0_ + r < p.s; ++r) {
+      for (long j = 0; j < p.e; ++j)
+        STORE(grad_k, AT(GRAD_K, b, hk, s0_ + r, j), made[r * e_pad + j] * SCALE);
+      for (long j = 0; j < p.ev; ++j) STORE(grad_v, AT(GRAD_V, b, hk, s0_ + r, j), made_v[r * ev_pad + j]);
+    }
+  }
+}
+#endif
+
+#else
+// ---------------------------------------------------------------- a group, local memory
+// Blocks are ROWS × ROWS scores; each work-item keeps its share of the results, at most SHARE elements, in registers.
+#define SHARE (ROWS * MOST / SIZE)
+#define FILL(to, t, from, b, h, first, length, width)                                            \
+  for (long i_ = id; i_ < ROWS * (width); i_ += SIZE) {                                          \
+    const long r_ = i_ / (width), j_ = i_ % (width);                                             \
+    (to)[i_] = (first) + r_ < (length) ? LOAD(from, AT(t, b, h, (first) + r_, j_)) : (CT)0;      \
+  }
+// f(k, row, column) for this work-item's elements of [ROWS][width]
+#define EACH_SHARE(width)                                                 \
+  _Pragma("unroll") for (int k = 0; k < SHARE; ++k)                       \
+    for (long i = id + (long)k * SIZE, row = i / (width), column = i % (width); i < ROWS * (width); i = LONG_MAX)
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE);
+
+#ifndef BACKWARD
+__kernel __attribute__((reqd_work_group_size(SIZE, 1, 1)))
+void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* other) {
+  BASES
+  __local CT tile[ROWS][ROWS + 1], high[ROWS], sum[ROWS], factor[ROWS];
+  const int id = (int)get_local_id(0);
+  const long blocks = (p.l + ROWS - 1) / ROWS;
+  for (long unit = get_group_id(0); unit < p.batch * p.heads * blocks; unit += get_num_groups(0)) {
+    const long head = unit / blocks, b = head / p.heads, h = head % p.heads, l0 = unit % blocks * ROWS;
+    const long hk = h / (p.heads / p.kv_heads), last = p.causal ? min(p.s, l0 + ROWS) : p.s;
+    CT made[SHARE];
+    for (int k = 0; k < SHARE; ++k) made[k] = 0;
+    FILL(query, Q, q, b, h, l0, p.l, p.e)
+    if (id < ROWS) high[id] = -INFINITY, sum[id] = 0;
+    for (long first = 0; first < last; first += ROWS) {
+      FILL(other, K, key, b, hk, first, p.s, p.e)
+      BARRIER
+      for (int i = id; i < ROWS * ROWS; i += SIZE) {
+        const int r = i / ROWS, j = i % ROWS;
+        CT x = 0;
+        for (long e = 0; e < p.e; ++e) x = fma(query[r * p.e + e], other[j * p.e + e], x);
+        const long l = min(l0 + r, p.l - 1), s = first + j;
+        tile[r][j] = s < p.s ? MASKED(x * SCALE, b, h, l, s) : (CT)-INFINITY;
+      }
+      BARRIER
+      FILL(other, VALUE, value, b, hk, first, p.s, p.ev)
+      if (id < ROWS) {
+        CT now = high[id];
+        for (int j = 0; j < ROWS; ++j) now = fmax(now, tile[id][j]);
+        const CT base = now == -INFINITY ? (CT)0 : now;  // all masked so far
+        factor[id] = exp(high[id] - base);
+        high[id] = now;
+        CT here = 0;
+        for (int j = 0; j < ROWS; ++j) here += tile[id][j] = exp(tile[id][j] - base);
+        sum[id] = sum[id] * factor[id] + here;
+      }
+      BARRIER
+      EACH_SHARE(p.ev) {
+        CT x = made[k] * factor[row];
+        for (int j = 0; j < ROWS; ++j) x = fma(tile[row][j], other[j * p.ev + column], x);
+        made[k] = x;
+      }
+      BARRIER
+    }
+    EACH_SHARE(p.ev)
+      if (l0 + row < p.l)
+        STORE(out, AT(OUT, b, h, l0 + row, column), sum[row] == 0 ? (CT)0 : made[k] / sum[row]);
+    if (id < ROWS && l0 + id < p.l)
+      STORE_L(lse, AT(LSE, b, h, l0 + id, 0), sum[id] == 0 ? (CT)-INFINITY : high[id] + log(sum[id]));
+    BARRIER
+  }
+}
+#else
+// Probabilities of the block at (l0, first), and the gradient of its scores.
+#define BLOCK_SLOPES(b, h, l0, first)                                                               \
+  for (int i = id; i < ROWS * ROWS; i += SIZE) {                                                    \
+    const int r = i / ROWS, j = i % ROWS;                                                           \
+    CT x = 0, slope = 0, made_ = 0;                                                                 \
+    for (long e = 0; e < p.e; ++e) x = fma(query[r * p.e + e], other[j * p.e + e], x);              \
+    for (long e = 0; e < p.ev; ++e) slope = fma(gradient[r * p.ev + e], values[j * p.ev + e], slope); \
+    const long l = (l0) + r, s = (first) + j, at = ((b) * p.heads + (h)) * p.l_pad + l;             \
+    if (l < p.l && s < p.s) made_ = exp(MASKED(x * SCALE, b, h, l, s) - statistics[at]);            \
+    tile[r][j] = made_;                                                                             \
+    slopes[r][j] = l < p.l ? made_ * (slope - shares[at]) : (CT)0;                                  \
+  }
+__kernel __attribute__((reqd_work_group_size(SIZE, 1, 1)))
+void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* other, __local CT* gradient,
+               __local CT* values) {
+  BASES
+  __local CT tile[ROWS][ROWS + 1], slopes[ROWS][ROWS + 1];
+  __global CT* shares = statistics + p.batch * p.heads * p.l_pad;
+  const int id = (int)get_local_id(0);
+  const long group = p.heads / p.kv_heads;
+  if (stage == 0) {
+    for (long unit = get_global_id(0); unit < p.batch * p.heads * p.l_pad; unit += get_global_size(0)) {
+      const long l = unit % p.l_pad, head = unit / p.l_pad, b = head / p.heads, h = head % p.heads;
+      CT share = 0, x = INFINITY;
+      if (l < p.l) {
+        for (long j = 0; j < p.ev; ++j) share += LOAD(grad, AT(GRAD, b, h, l, j)) * LOAD(out, AT(OUT, b, h, l, j));
+        x = LOAD_L(lse, AT(LSE, b, h, l, 0));
+      }
+      shares[unit] = share;
+      statistics[unit] = x == -INFINITY ? (CT)INFINITY : x;  // all masked: probabilities of 0
+    }
+  } else if (stage == 1) {
+    const long blocks = (p.l + ROWS - 1) / ROWS;
+    for (long unit = get_group_id(0); unit < p.batch * p.heads * blocks; unit += get_num_groups(0)) {
+      const long head = unit / blocks, b = head / p.heads, h = head % p.heads, l0 = unit % blocks * ROWS;
+      const long hk = h / group, last = p.causal ? min(p.s, l0 + ROWS) : p.s;
+      CT made[SHARE];
+      for (int k = 0; k < SHARE; ++k) made[k] = 0;
+      FILL(query, Q, q, b, h, l0, p.l, p.e)
+      FILL(gradient, GRAD, grad, b, h, l0, p.l, p.ev)
+      for (long first = 0; first < last; first += ROWS) {
+        FILL(other, K, key, b, hk, first, p.s, p.e)
+        FILL(values, VALUE, value, b, hk, first, p.s, p.ev)
+        BARRIER
+        BLOCK_SLOPES(b, h, l0, first)
+        BARRIER
+        EACH_SHARE(p.e) {
+          CT x = made[k];
+          for (int j = 0; j < ROWS; ++j) x = fma(slopes[row][j], other[j * p.e + column], x);
+          made[k] = x;
+        }
+        BARRIER
+      }
+      EACH_SHARE(p.e) if (l0 + row < p.l) STORE(grad_q, AT(GRAD_Q, b, h, l0 + row, column), made[k] * SCALE);
+    }
+  } else {
+    const long blocks = (p.s + ROWS - 1) / ROWS;
+    for (long unit = get_group_id(0); unit < p.batch * p.kv_heads * blocks; unit += get_num_groups(0)) {
+      const long head = unit / blocks, b = head / p.kv_heads, hk = head % p.kv_heads, first = unit % blocks * ROWS;
+      CT made[SHARE], made_v[SHARE];
+      for (int k = 0; k < SHARE; ++k) made[k] = made_v[k] = 0;
+      FILL(other, K, key, b, hk, first, p.s, p.e)
+      FILL(values, VALUE, value, b, hk, first, p.s, p.ev)
+      for (long h = hk * group; h < (hk + 1) * group; ++h)
+        for (long l0 = p.causal ? first / ROWS * ROWS : 0; l0 < p.l; l0 += ROWS) {
+          FILL(query, Q, q, b, h, l0, p.l, p.e)
+          FILL(gradient, GRAD, grad, b, h, l0, p.l, p.ev)
+          BARRIER
+          BLOCK_SLOPES(b, h, l0, first)
+          BARRIER
+          EACH_SHARE(p.e)
+            for (int r = 0; r < ROWS; ++r) made[k] = fma(slopes[r][row], query[r * p.e + column], made[k]);
+          EACH_SHARE(p.ev)
+            for (int r = 0; r < ROWS; ++r) made_v[k] = fma(tile[r][row], gradient[r * p.ev + column], made_v[k]);
+          BARRIER
+        }
+      EACH_SHARE(p.e) if (first + row < p.s) STORE(grad_k, AT(GRAD_K, b, hk, first + row, column), made[k] * SCALE);
+      EACH_SHARE(p.ev) if (first + row < p.s) STORE(grad_v, AT(GRAD_V, b, hk, first + row, column), made_v[k]);
+    }
+  }
+}
+#endif
+#endif
