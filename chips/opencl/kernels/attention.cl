@@ -62,6 +62,8 @@ typedef struct {
       s1[r_] = fma(x, b1, s1[r_]);                                              \
     }                                                                           \
   }
+// Not vectorised: strides are not known, and it takes the compiler long.
+#define PLAIN _Pragma("clang loop vectorize(disable) interleave(disable) unroll(disable)")
 #define EACH_ROW _Pragma("unroll") for (int r = 0; r < ROWS; ++r)
 // to [ROWS][KEYS] = a [ROWS][depth] · panels
 #define SCORES(to, a, a_row, panels, depth)                                     \
@@ -114,19 +116,19 @@ static void pack(const P* p_, int t, __global const uchar* from, long heads, lon
     for (long i = 0; i < COLUMNS; ++i) {
       const long at = block * COLUMNS + i;
       const long base = AT(t, b, h, min(at, length - 1), 0), step = p.stride[t][3];
-      for (long j = 0; j < width; ++j) {
+      PLAIN for (long j = 0; j < width; ++j) {
         const CT x = at < length ? LOAD(from, base + j * step) : (CT)0;
         if (p.panels[t] >= 0) panel[j * COLUMNS + i] = x;
         if (p.rows[t] >= 0) rows[i * row + j] = x;
       }
       if (p.rows[t] >= 0)
-        for (long j = width; j < row; ++j) rows[i * row + j] = 0;
+        PLAIN for (long j = width; j < row; ++j) rows[i * row + j] = 0;
     }
   }
 }
 #define LOAD_ROWS(to, t, from, b, h, first, length, width, factor)                                    \
   for (int r = 0; r < ROWS; ++r)                                                                      \
-    for (long j = 0; j < (width); ++j)                                                                \
+    PLAIN for (long j = 0; j < (width); ++j)                                                          \
       (to)[r * (width) + j] = LOAD(from, AT(t, b, h, min((first) + r, (length)-1), j)) * (factor);
 
 #ifndef BACKWARD
@@ -153,11 +155,11 @@ __kernel void attention(const P p, int stage, ARGUMENTS) {
       const long there = min((long)KEYS, p.s - first);
       if (p.has_bias || (p.causal && first + KEYS > l0))
         for (int r = 0; r < ROWS; ++r)
-          for (long j = 0; j < there; ++j)
+          PLAIN for (long j = 0; j < there; ++j)
             tile[r * KEYS + j] = MASKED(tile[r * KEYS + j], b, h, min(l0 + r, p.l - 1), first + j);
       for (int r = 0; r < ROWS; ++r) {
         CT* x = tile + r * KEYS;
-        for (long j = there; j < KEYS; ++j) x[j] = -INFINITY;
+        PLAIN for (long j = there; j < KEYS; ++j) x[j] = -INFINITY;
         V(16) x0 = vload16(0, x), x1 = vload16(1, x), x2 = vload16(2, x), x3 = vload16(3, x);
         const CT now = fmax(high[r], largest(fmax(fmax(x0, x1), fmax(x2, x3))));
         const CT base = now == -INFINITY ? (CT)0 : now;  // all masked so far
@@ -174,25 +176,15 @@ __kernel void attention(const P p, int stage, ARGUMENTS) {
     }
     for (int r = 0; r < ROWS && l0 + r < p.l; ++r) {
       const CT d = sum[r] == 0 ? (CT)0 : (CT)1 / sum[r];
-      for (long j = 0; j < p.ev; ++j) STORE(out, AT(OUT, b, h, l0 + r, j), made[r * width + j] * d);
+      PLAIN for (long j = 0; j < p.ev; ++j) STORE(out, AT(OUT, b, h, l0 + r, j), made[r * width + j] * d);
       STORE_L(lse, AT(LSE, b, h, l0 + r, 0), sum[r] == 0 ? (CT)-INFINITY : high[r] + log(sum[r]));
     }
   }
 }
 #else
-// From the scores in `tile` and the gradient of the probabilities in `slope`, both [ROWS][KEYS]: the probabilities, and
-// the gradient of the scores. LSE_OF, SHARE_OF: of row r and column j.
-#define SLOPES(LSE_OF, SHARE_OF)                                                \
-  for (int r = 0; r < ROWS; ++r)                                                \
-    for (int j = 0; j < KEYS; ++j) {                                            \
-      const CT x_ = exp(tile[r * KEYS + j] - LSE_OF);                           \
-      tile[r * KEYS + j] = x_;                                                  \
-      slope[r * KEYS + j] = x_ * (slope[r * KEYS + j] - SHARE_OF);              \
-    }
-
 __kernel void attention(const P p, int stage, ARGUMENTS) {
   BASES
-  CT left[ROWS * MOST], right[ROWS * MOST], made[ROWS * MOST], tile[ROWS * KEYS], slope[ROWS * KEYS];
+  CT left[ROWS * MOST], right[ROWS * MOST], made[2][ROWS * MOST], tile[ROWS * KEYS], slope[ROWS * KEYS];
   const long e_pad = PADDED(p.e), ev_pad = PADDED(p.ev);
   __global CT* shares = statistics + p.batch * p.heads * p.l_pad;
   if (stage == 0) {
@@ -205,7 +197,7 @@ __kernel void attention(const P p, int stage, ARGUMENTS) {
       const long l = unit % p.l_pad, head = unit / p.l_pad, b = head / p.heads, h = head % p.heads;
       CT share = 0, x = INFINITY;
       if (l < p.l) {
-        for (long j = 0; j < p.ev; ++j) share += LOAD(grad, AT(GRAD, b, h, l, j)) * LOAD(out, AT(OUT, b, h, l, j));
+        PLAIN for (long j = 0; j < p.ev; ++j) share += LOAD(grad, AT(GRAD, b, h, l, j)) * LOAD(out, AT(OUT, b, h, l, j));
         x = LOAD_L(lse, AT(LSE, b, h, l, 0));
       }
       shares[unit] = share;
@@ -213,73 +205,60 @@ __kernel void attention(const P p, int stage, ARGUMENTS) {
     }
     return;
   }
-  if (stage == 1) {  // the gradient of q, by rows
-    const long blocks = p.l_pad / ROWS;
-    UNITS(p.batch * p.heads * blocks) {
-      const long head = unit / blocks, b = head / p.heads, h = head % p.heads, l0 = unit % blocks * ROWS;
-      if (l0 >= p.l) continue;
-      const long kv = b * p.kv_heads + h / (p.heads / p.kv_heads);
-      __global const CT* k_panels = (__global const CT*)(work + p.panels[K]) + kv * p.s_pad * p.e;
-      __global const CT* v_panels = (__global const CT*)(work + p.panels[VALUE]) + kv * p.s_pad * p.ev;
-      __global const CT* k_rows = (__global const CT*)(work + p.rows[K]) + kv * p.s_pad * e_pad;
-      __global const CT* high = statistics + head * p.l_pad + l0;
-      __global const CT* share = shares + head * p.l_pad + l0;
-      LOAD_ROWS(left, Q, q, b, h, l0, p.l, p.e, SCALE)
-      LOAD_ROWS(right, GRAD, grad, b, h, l0, p.l, p.ev, (CT)1)
-      for (long i = 0; i < ROWS * e_pad; ++i) made[i] = 0;
-      const long last = p.causal ? min(p.s, l0 + ROWS) : p.s;
-      for (long first = 0; first < last; first += KEYS) {
-        SCORES(tile, left, p.e, k_panels + first * p.e, p.e)
-        SCORES(slope, right, p.ev, v_panels + first * p.ev, p.ev)
-        const long there = min((long)KEYS, p.s - first);
-        for (int r = 0; r < ROWS; ++r) {
-          if (p.has_bias || p.causal)
-            for (long j = 0; j < there; ++j)
-              tile[r * KEYS + j] = MASKED(tile[r * KEYS + j], b, h, min(l0 + r, p.l - 1), first + j);
-          for (long j = there; j < KEYS; ++j) tile[r * KEYS + j] = -INFINITY;
+  // Stage 1: the gradient of q, by queries, over the keys. Stage 2: those of k and v, by keys, over the queries of all
+  // heads that they serve.
+  const int by_key = stage == 2;
+  const long heads = by_key ? p.kv_heads : p.heads, length = by_key ? p.s : p.l, across = by_key ? p.l : p.s;
+  const long padded = by_key ? p.l_pad : p.s_pad, group = p.heads / p.kv_heads, blocks = (length + ROWS - 1) / ROWS;
+  UNITS(p.batch * heads * blocks) {
+    const long head = unit / blocks, b = head / heads, own = head % heads, row = unit % blocks * ROWS;
+    LOAD_ROWS(left, (by_key ? K : Q), (by_key ? key : q), b, own, row, length, p.e, SCALE)
+    LOAD_ROWS(right, (by_key ? VALUE : GRAD), (by_key ? value : grad), b, own, row, length, p.ev, (CT)1)
+    for (long i = 0; i < ROWS * max(e_pad, ev_pad); ++i) made[0][i] = made[1][i] = 0;
+    for (long member = 0; member < (by_key ? group : 1); ++member) {
+      const long h = by_key ? own * group + member : own;
+      const long at = (by_key ? b * p.heads + h : b * p.kv_heads + h / group) * padded;
+      __global const CT* panels[] = {(__global const CT*)(work + p.panels[by_key ? Q : K]) + at * p.e,
+                                     (__global const CT*)(work + p.panels[by_key ? GRAD : VALUE]) + at * p.ev};
+      __global const CT* rows[] = {(__global const CT*)(work + p.rows[by_key ? Q : K]) + at * e_pad,
+                                   (__global const CT*)(work + p.rows[GRAD]) + at * ev_pad};
+      __global const CT* high = statistics + (b * p.heads + h) * p.l_pad;
+      __global const CT* share = shares + (b * p.heads + h) * p.l_pad;
+      const long last = p.causal && !by_key ? min(p.s, row + ROWS) : across;
+      for (long first = p.causal && by_key ? row / KEYS * KEYS : 0; first < last; first += KEYS) {
+        for (int side = 0; side < 2; ++side) {
+          const long depth = side ? p.ev : p.e;
+          SCORES((side ? slope : tile), (side ? right : left), depth, panels[side] + first * depth, depth)
         }
-        SLOPES(high[r], share[r])
-        ACCUMULATE(made, slope, k_rows + first * e_pad, e_pad, (CT)1)
-      }
-      for (int r = 0; r < ROWS && l0 + r < p.l; ++r)
-        for (long j = 0; j < p.e; ++j)
-          STORE(grad_q, AT(GRAD_Q, b, h, l0 + r, j), made[r * e_pad + j] * SCALE);
-    }
-    return;
-  }
-  // The gradients of k and v, by keys: rows of `tile` are keys, columns are queries.
-  CT made_v[ROWS * MOST];
-  const long blocks = (p.s + ROWS - 1) / ROWS, group = p.heads / p.kv_heads;
-  UNITS(p.batch * p.kv_heads * blocks) {
-    const long head = unit / blocks, b = head / p.kv_heads, hk = head % p.kv_heads, s0_ = unit % blocks * ROWS;
-    LOAD_ROWS(left, K, key, b, hk, s0_, p.s, p.e, SCALE)
-    LOAD_ROWS(right, VALUE, value, b, hk, s0_, p.s, p.ev, (CT)1)
-    for (long i = 0; i < ROWS * e_pad; ++i) made[i] = 0;
-    for (long i = 0; i < ROWS * ev_pad; ++i) made_v[i] = 0;
-    for (long h = hk * group; h < (hk + 1) * group; ++h) {
-      const long row = (b * p.heads + h) * p.l_pad;
-      __global const CT* q_panels = (__global const CT*)(work + p.panels[Q]) + row * p.e;
-      __global const CT* g_panels = (__global const CT*)(work + p.panels[GRAD]) + row * p.ev;
-      __global const CT* q_rows = (__global const CT*)(work + p.rows[Q]) + row * e_pad;
-      __global const CT* g_rows = (__global const CT*)(work + p.rows[GRAD]) + row * ev_pad;
-      for (long first = p.causal ? s0_ / KEYS * KEYS : 0; first < p.l; first += KEYS) {
-        __global const CT* high = statistics + row + first;
-        __global const CT* share = shares + row + first;
-        SCORES(tile, left, p.e, q_panels + first * p.e, p.e)
-        SCORES(slope, right, p.ev, g_panels + first * p.ev, p.ev)
-        if (p.has_bias || p.causal)
-          for (int r = 0; r < ROWS; ++r)
-            for (long j = 0; j < min((long)KEYS, p.l - first); ++j)
-              tile[r * KEYS + j] = MASKED(tile[r * KEYS + j], b, h, first + j, min(s0_ + r, p.s - 1));
-        SLOPES(high[j], share[j])
-        ACCUMULATE(made, slope, q_rows + first * e_pad, e_pad, (CT)1)
-        ACCUMULATE(made_v, tile, g_rows + first * ev_pad, ev_pad, (CT)1)
+        const long there = min((long)KEYS, across - first);
+        for (int r = 0; r < ROWS; ++r) {
+          const long here = min(row + r, length - 1);
+          if (p.has_bias || p.causal)
+            PLAIN for (long j = 0; j < there; ++j)
+              tile[r * KEYS + j] = MASKED(tile[r * KEYS + j], b, h, by_key ? first + j : here, by_key ? here : first + j);
+          PLAIN for (long j = there; j < KEYS; ++j) tile[r * KEYS + j] = -INFINITY;
+        }
+        // The probabilities, and the gradient of the scores.
+        for (int r = 0; r < ROWS; ++r)
+          for (int j = 0; j < KEYS; j += 16) {
+            V(16) high_ = (V(16))0, share_ = high_;
+            if (by_key) high_ = vload16(0, high + first + j), share_ = vload16(0, share + first + j);
+            else high_ += high[row + r], share_ += share[row + r];
+            const V(16) x = exp(vload16(0, tile + r * KEYS + j) - high_);
+            vstore16(x, 0, tile + r * KEYS + j);
+            vstore16(x * (vload16(0, slope + r * KEYS + j) - share_), 0, slope + r * KEYS + j);
+          }
+        for (int side = 0; side <= by_key; ++side) {
+          const long width = side ? ev_pad : e_pad;
+          ACCUMULATE(made[side], (side ? tile : slope), rows[side] + first * width, width, (CT)1)
+        }
       }
     }
-    for (int r = 0; r < ROWS && s0_ + r < p.s; ++r) {
-      for (long j = 0; j < p.e; ++j)
-        STORE(grad_k, AT(GRAD_K, b, hk, s0_ + r, j), made[r * e_pad + j] * SCALE);
-      for (long j = 0; j < p.ev; ++j) STORE(grad_v, AT(GRAD_V, b, hk, s0_ + r, j), made_v[r * ev_pad + j]);
+    for (int r = 0; r < ROWS && row + r < length; ++r) {
+      PLAIN for (long j = 0; j < p.e; ++j)
+        STORE((by_key ? grad_k : grad_q), AT((by_key ? GRAD_K : GRAD_Q), b, own, row + r, j), made[0][r * e_pad + j] * SCALE);
+      if (by_key)
+        PLAIN for (long j = 0; j < p.ev; ++j) STORE(grad_v, AT(GRAD_V, b, own, row + r, j), made[1][r * ev_pad + j]);
     }
   }
 }
