@@ -29,8 +29,8 @@ std::string definitions(uint8_t dtype, bool processor, bool backward) {
   const bool wide = dtype == FL_F64;
   const std::string d = dtype_name(dtype), l = wide ? "F64" : "F32", ct = wide ? "double" : "float";
   std::string t = "\n#define CT " + ct + "\n#define V(n) " + ct + "##n\n#define LOAD LOAD_" + d +
-                  "\n#define STORE STORE_" + d + "\n#define LOAD_L LOAD_" + l + "\n#define STORE_L STORE_" + l +
-                  "\n#define SCALE " + (wide ? "as_double(p.scale)" : "p.narrow_scale") + "\n";
+                  "\n#define STORE STORE_" + d + "\n#define LOAD_L LOAD_" + l + "\n#define STORE_L STORE_" +
+                  l + "\n#define SCALE " + (wide ? "as_double(p.scale)" : "p.narrow_scale") + "\n";
   t += processor ? "#define ROWS " + std::string(wide ? "4" : "8") + "\n"
                  : "#define ROWS " + std::to_string(kGroupRows) + "\n#define SIZE " +
                        std::to_string(kGroupSize) + "\n";
@@ -84,8 +84,8 @@ fl_status run(const fl_launch* launch, const fl_tensor* const (&tensors)[kTensor
   if (bytes)
     if (fl_status status = host()->scratch(launch, static_cast<size_t>(bytes), &work)) return status;
 
-  Kernel* kernel = d.library->get(
-      Family::other, uint64_t{q.dtype} | uint64_t{backward} << 8 | uint64_t{4} << 32, [&] {
+  Kernel* kernel =
+      d.library->get(Family::other, uint64_t{q.dtype} | uint64_t{backward} << 8 | uint64_t{4} << 32, [&] {
         return Source{definitions(q.dtype, processor, backward) + kernel_source_attention, "", "attention"};
       });
   if (!kernel) return FL_FAILED;
@@ -117,8 +117,7 @@ fl_status run(const fl_launch* launch, const fl_tensor* const (&tensors)[kTensor
                     Shape shape = shape_for(d, units, std::max<int64_t>(1, (1 << 16) / work_of));
                     return l.run(shape.groups, shape.local);
                   }()
-                : l.run(static_cast<size_t>(std::min<int64_t>(units, int64_t{64} * d.info.units)),
-                        static_cast<size_t>(kGroupSize)))
+                : l.run(static_cast<size_t>(std::min<int64_t>(units, int64_t{64} * d.info.units)), static_cast<size_t>(kGroupSize)))
       return status;
   }
   return FL_OK;
@@ -127,16 +126,15 @@ fl_status run(const fl_launch* launch, const fl_tensor* const (&tensors)[kTensor
 }  // namespace
 
 fl_status attention(const fl_launch* launch, const fl_attention_args* a) {
-  return run(launch,
-             {&a->q, &a->k, &a->v, &a->out, &a->lse, nullptr, a->bias, nullptr, nullptr, nullptr}, a->scale,
-             a->causal, false);
+  return run(launch, {&a->q, &a->k, &a->v, &a->out, &a->lse, nullptr, a->bias, nullptr, nullptr, nullptr},
+             a->scale, a->causal, false);
 }
 
 fl_status attention_backward(const fl_launch* launch, const fl_attention_backward_args* a) {
-  return run(launch,
-             {&a->q, &a->k, &a->v, &a->out, &a->lse, &a->grad_out, a->bias, &a->grad_q, &a->grad_k,
-              &a->grad_v},
-             a->scale, a->causal, true);
+  return run(
+      launch,
+      {&a->q, &a->k, &a->v, &a->out, &a->lse, &a->grad_out, a->bias, &a->grad_q, &a->grad_k, &a->grad_v},
+      a->scale, a->causal, true);
 }
 
 void claim_attention(Claims& claims) { claims.push_back({FL_ENTRY_ATTENTION, FL_ANY, kDtypes}); }

@@ -11,8 +11,9 @@ namespace ocl {
 fl_status compact(const fl_launch* launch, const fl_compact_args* a) {
   if (a->mask.dtype != FL_BOOL || a->index.dtype != FL_I64 || a->count.dtype != FL_I64) return FL_UNSUPPORTED;
   Device& d = *launch->stream->device;
-  Kernel* kernel = d.library->get(Family::other, uint64_t{3} << 32,
-                                  [] { return Source{std::string("\n") + kernel_source_compact, "", "compact"}; });
+  Kernel* kernel = d.library->get(Family::other, uint64_t{3} << 32, [] {
+    return Source{std::string("\n") + kernel_source_compact, "", "compact"};
+  });
   if (!kernel) return FL_FAILED;
   Space<1> space(1);
   for (int i = 0; i < a->mask.ndim; ++i) space.push(a->mask.sizes[i])[0] = a->mask.strides[i];
@@ -23,7 +24,8 @@ fl_status compact(const fl_launch* launch, const fl_compact_args* a) {
   } p{};
   p.n = space.points(), p.rank = space.ndim;
   for (int i = 0; i < space.ndim; ++i) p.size[i] = space.size[i], p.stride[i] = space.stride[i][0];
-  const int64_t wanted = (d.info.processor ? 4 : 256) * int64_t{d.info.units}, least = d.info.processor ? 8192 : 64;
+  const int64_t wanted = (d.info.processor ? 4 : 256) * int64_t{d.info.units},
+                least = d.info.processor ? 8192 : 64;
   p.parts = std::clamp<int64_t>(p.n / least, 1, std::min<int64_t>(wanted, 1024));
   p.part = (p.n + p.parts - 1) / p.parts;
   void* counts;

@@ -127,7 +127,10 @@ void Library::build(Entry& e) {
     if (device_.info.fp64) options += " -DFP64";
     if (device_.info.processor) options += " -DPROCESSOR";
     if (device_.info.exact_division) options += " -cl-fp32-correctly-rounded-divide-sqrt";
-    std::string text = std::string(kernel_source_ops) + e.source.text;
+    std::string text = kernel_source_ops;
+    if (e.source.text.find("_C64(") != std::string::npos || e.source.text.find("_C128(") != std::string::npos)
+      text += kernel_source_complex;
+    text += e.source.text;
     std::string key = std::string(device_.info.release) + "\n" + options + "\n" + text;
     std::string path;
     if (!directory_.empty()) {

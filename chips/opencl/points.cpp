@@ -222,8 +222,8 @@ std::string cases(uint32_t registers) {
   static constexpr uint8_t dtypes[] = {FL_BOOL, FL_I32, FL_I64, FL_F32, FL_F64, FL_C64, FL_C128};
   for (uint16_t op = 0; op < FL_OP_COUNT; ++op) {
     if (ops[op].operands == 0 || op == FL_OP_STORE || op == FL_OP_CAST) continue;
-    for (int r = 0; r < kRegisters; ++r) {
-      if (!in_use(r) || !(opcode_types(op) & FL_BIT(dtypes[r]))) continue;
+    for (uint8_t r = 0; r < kRegisters; ++r) {
+      if (!in_use(r) || !(opcode_types(op) & FL_BIT(dtypes[r])) || is_complex_function(op, r)) continue;
       bool comparison = op >= FL_OP_EQ && op <= FL_OP_GE;
       bool checked = op >= FL_OP_DIV_TRUNC && op <= FL_OP_REM_FLOOR && (r == kI32 || r == kI64);
       std::string call = "EACH " + reg(comparison ? int{kBool} : r, "out") + " = OP_" + ops[op].name + "_" +
@@ -368,7 +368,8 @@ fl_status run_points(const fl_launch* launch, const Points& p, bool may_compile)
   if (!d.info.fp64 && plan.registers & (1u << kF64 | 1u << kC128)) return FL_UNSUPPORTED;
   Layout layout = layout_of(p);
   uint64_t key = layout.key(plan.hash);
-  const bool interpretable = plan.n_slots <= kInterpretedSlots && p.space.ndim <= kInterpretedDims;
+  const bool interpretable =
+      plan.n_slots <= kInterpretedSlots && p.space.ndim <= kInterpretedDims && !plan.complex_functions;
   if (interpretable && !may_compile) return run_interpreted(launch, p);
   const Worth worth =
       interpretable ? count_points(plan, static_cast<uint64_t>(p.space.points())) : Worth::wait;

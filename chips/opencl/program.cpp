@@ -35,13 +35,17 @@ constexpr bool may_divide_by_zero(uint16_t op, uint8_t reg) {
   return op >= FL_OP_DIV_TRUNC && op <= FL_OP_REM_FLOOR && (reg == kI32 || reg == kI64);
 }
 
-// Optional opcodes that ops.cl has, and the ones it has for complex numbers.
+// Optional opcodes that ops.cl has, the ones it has for complex numbers, and those that complex.cl adds.
 constexpr uint16_t kOptional[] = {FL_OP_NEXTAFTER,      FL_OP_LGAMMA,         FL_OP_GCD,   FL_OP_ANGLE,
                                   FL_OP_FREXP_MANTISSA, FL_OP_FREXP_EXPONENT, FL_OP_LDEXP, FL_OP_FMA};
 constexpr uint16_t kComplex[] = {
     FL_OP_LOAD, FL_OP_STORE,      FL_OP_SCALAR, FL_OP_CAST, FL_OP_CONST, FL_OP_SELECT,  FL_OP_ADD,
     FL_OP_SUB,  FL_OP_MUL,        FL_OP_DIV,    FL_OP_EQ,   FL_OP_NE,    FL_OP_NEG,     FL_OP_ABS,
     FL_OP_SIGN, FL_OP_RECIPROCAL, FL_OP_REAL,   FL_OP_IMAG, FL_OP_CONJ,  FL_OP_COMPLEX, FL_OP_ANGLE};
+constexpr uint16_t kElementary[] = {
+    FL_OP_EXP,   FL_OP_EXP2, FL_OP_EXPM1, FL_OP_LOG,   FL_OP_LOG2,  FL_OP_LOG10, FL_OP_LOG1P,  FL_OP_SQRT,
+    FL_OP_RSQRT, FL_OP_POW,  FL_OP_SIN,   FL_OP_COS,   FL_OP_TAN,   FL_OP_SINH,  FL_OP_COSH,   FL_OP_TANH,
+    FL_OP_ASIN,  FL_OP_ACOS, FL_OP_ATAN,  FL_OP_ASINH, FL_OP_ACOSH, FL_OP_ATANH, FL_OP_SIGMOID};
 constexpr bool is_mandatory[] = {
 #define M true
 #define O false
@@ -174,6 +178,7 @@ class Lowering {
         s.kind = Step::op, s.opcode = in.op, s.a = v[0], s.b = v[1], s.c = v[2];
         if (is_comparison(in.op)) s.to = kBool;
         if (may_divide_by_zero(in.op, reg)) plan_.divides = true;
+        if (is_complex_function(in.op, reg)) plan_.complex_functions = true;
         plan_.cost += cost_of(in.op);
     }
     of_[i] = s.out = value(s.to);
@@ -289,6 +294,7 @@ uint8_t register_bytes(int r) {
   static constexpr uint8_t bytes[] = {1, 4, 8, 4, 8, 8, 16};
   return bytes[r];
 }
+bool is_complex_function(uint16_t op, uint8_t reg) { return reg >= kC64 && among(kElementary, op); }
 const char* dtype_name(uint8_t dtype) {
   static constexpr const char* names[] = {"",
 #define OCL_DTYPE(name, value, bytes, text) #name,
@@ -341,7 +347,7 @@ uint32_t opcode_types(uint16_t op) {
   uint32_t types = kAllowed[op];
   if (!is_mandatory[op] && !among(kOptional, op)) return 0;
   if (op == FL_OP_GCD) return J;
-  if (!among(kComplex, op)) types &= ~C;
+  if (!among(kComplex, op) && !among(kElementary, op)) types &= ~C;
   return types;
 }
 

@@ -30,6 +30,8 @@ constexpr uint32_t kStorage = FL_BIT(FL_BOOL) | FL_BIT(FL_U8) | FL_BIT(FL_I8) | 
                               FL_BIT(FL_F64) | FL_BIT(FL_C32) | FL_BIT(FL_C64) | FL_BIT(FL_C128);
 // Register types (as FL_BIT) in which kernels/ops.cl has the opcode.
 uint32_t opcode_types(uint16_t op);
+// One that the interpreter does not have, which would take long to compile with all of them.
+bool is_complex_function(uint16_t op, uint8_t reg);
 
 struct Step {
   enum Kind : uint8_t { load, store, scalar, constant, index, cast, unsigned_cast, op } kind;
@@ -53,7 +55,8 @@ struct Plan {
   uint8_t scalar_types[FL_MAX_SCALARS] = {};  // Register
   uint32_t registers = 0;                     // used, as 1 << Register
   bool uses_index = false, divides = false;   // integer division: may report
-  int cost = 0;                               // of a point, in additions
+  bool complex_functions = false;
+  int cost = 0;  // of a point, in additions
   // For the interpreter: steps over slots instead of values.
   std::vector<Step> slotted;
   int n_slots = 0;

@@ -53,7 +53,10 @@ std::string definitions(int kind, uint8_t from, uint8_t to, bool across, bool fp
   const uint8_t reg = natural_register(to);
   const bool ordered = kind == FL_SCAN_MIN || kind == FL_SCAN_MAX;
   // Sums and products are kept in the wide type.
-  const uint8_t wide = ordered || !fp64 ? reg : reg == kF32 ? uint8_t{kF64} : reg == kC64 ? uint8_t{kC128} : reg;
+  const uint8_t wide = ordered || !fp64 ? reg
+                       : reg == kF32    ? uint8_t{kF64}
+                       : reg == kC64    ? uint8_t{kC128}
+                                        : reg;
   const std::string r = register_name(reg), w = register_name(wide), A = "T_" + w;
   std::string v = value_of(from, to), t = "\n#define A " + A + "\n";
   if (wide != reg) v = "CAST_" + r + "_" + w + "(" + v + ")";

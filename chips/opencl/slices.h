@@ -19,7 +19,7 @@ inline fl_status check_axis(const char* entry, const fl_tensor& t, int32_t axis)
 template <int K>
 struct Slices {
   Space<K> space{K};
-  int64_t n = 1;          // of the first tensor along the axis
+  int64_t n = 1;  // of the first tensor along the axis
   int64_t step[K] = {};
 
   Slices(const fl_tensor* const (&tensors)[K], int axis) {

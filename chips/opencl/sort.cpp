@@ -1,5 +1,5 @@
-// Sorting along an axis, stable: by merging in one work-item where slices are short, else by radix; the first few
-// of long slices without sorting the rest.
+// Sorting along an axis, stable: by merging in one work-item where slices are short, else by radix; the first
+// few of long slices without sorting the rest.
 #include <algorithm>
 #include <string>
 
@@ -14,8 +14,8 @@ namespace {
 
 constexpr uint32_t kFloats = FL_BIT(FL_F16) | FL_BIT(FL_BF16) | FL_BIT(FL_F32) | FL_BIT(FL_F64);
 constexpr uint32_t kSigned = FL_BIT(FL_I8) | FL_BIT(FL_I16) | FL_BIT(FL_I32) | FL_BIT(FL_I64);
-constexpr uint32_t kSorted = kFloats | kSigned | FL_BIT(FL_BOOL) | FL_BIT(FL_U8) | FL_BIT(FL_U16) |
-                             FL_BIT(FL_U32) | FL_BIT(FL_U64);
+constexpr uint32_t kSorted =
+    kFloats | kSigned | FL_BIT(FL_BOOL) | FL_BIT(FL_U8) | FL_BIT(FL_U16) | FL_BIT(FL_U32) | FL_BIT(FL_U64);
 // As in sort.cl.
 constexpr int64_t kMergedOnProcessor = 256, kMerged = 128, kFirst = 64;
 constexpr size_t kWorkBytes = size_t{128} << 20;  // of one round of slices
@@ -33,15 +33,17 @@ std::string definitions(uint8_t dtype, Way way) {
                            : dtype == FL_BF16 ? "0x7f80"
                            : dtype == FL_F32  ? "0x7f800000u"
                                               : "0x7ff0000000000000ul";
-    t += "static inline KEY key_of(RAW r) {\n  const RAW size = r & (RAW)~(" + sign +
-         ");\n  if (size > " + infinity + ") return (RAW)~(RAW)0;\n  if (size == 0) r = 0;\n  return r & " +
-         sign + " ? (RAW)~r : (RAW)(r | " + sign + ");\n}\n#define KEY_OF(r) key_of(r)\n";
+    t += "static inline KEY key_of(RAW r) {\n  const RAW size = r & (RAW)~(" + sign + ");\n  if (size > " +
+         infinity + ") return (RAW)~(RAW)0;\n  if (size == 0) r = 0;\n  return r & " + sign +
+         " ? (RAW)~r : (RAW)(r | " + sign + ");\n}\n#define KEY_OF(r) key_of(r)\n";
   } else if (kSigned >> dtype & 1) {
     t += "#define KEY_OF(r) (KEY)(RAW)((r) ^ " + sign + ")\n";
   } else {
     t += dtype == FL_BOOL ? "#define KEY_OF(r) (KEY)((r) != 0)\n" : "#define KEY_OF(r) (KEY)(r)\n";
   }
-  return t + (way == Way::radix ? "#define RADIX\n" : way == Way::merge ? "#define MERGE\n" : "#define FIRST\n");
+  return t + (way == Way::radix   ? "#define RADIX\n"
+              : way == Way::merge ? "#define MERGE\n"
+                                  : "#define FIRST\n");
 }
 
 struct SortParameters {
@@ -83,8 +85,8 @@ fl_status sort(const fl_launch* launch, const fl_sort_args* a) {
   s.fill(p.size, p.stride, p.step);
   const int64_t cells = s.space.points(), units = d.info.units;
   const Way way = p.n <= (d.info.processor ? kMergedOnProcessor : kMerged) ? Way::merge
-                  : p.k <= kFirst                                         ? Way::first
-                                                                          : Way::radix;
+                  : p.k <= kFirst                                          ? Way::first
+                                                                           : Way::radix;
   Kernel* kernel = d.library->get(
       Family::other, uint64_t{dtype} | static_cast<uint64_t>(way) << 8 | uint64_t{2} << 32, [&] {
         static constexpr const char* names[] = {"radix", "merge", "first_of"};
