@@ -53,10 +53,11 @@ fl_status run(const fl_launch* launch, const fl_tensor* const (&tensors)[kTensor
   if (p.e > kMost || p.ev > kMost) return FL_UNSUPPORTED;
   const bool processor = d.info.processor, wide = q.dtype == FL_F64;
   const int64_t size = wide ? 8 : 4, e_pad = padded(p.e, kColumns), ev_pad = padded(p.ev, kColumns);
-  // Blocks in local memory, two or four of them, and the scores.
-  const int64_t blocks[] = {p.e, backward ? p.e : std::max(p.e, p.ev), p.ev, p.ev};
+  // Blocks in local memory: what is multiplied, the results, and the scores.
+  const int64_t blocks[] = {p.e, backward ? p.e : std::max(p.e, p.ev), p.ev, p.ev, p.e, p.ev};
+  const int n_blocks = backward ? 6 : 3;
   int64_t local = 3 * kGroupRows * (kGroupRows + 1) * size;
-  for (int b = 0; b < (backward ? 4 : 2); ++b) local += blocks[b] * kGroupRows * size;
+  for (int b = 0; b < n_blocks; ++b) local += blocks[b] * kGroupRows * size;
   if (!processor && (d.info.max_group < kGroupSize || local > static_cast<int64_t>(d.info.local_memory)))
     return FL_UNSUPPORTED;
   p.l_pad = padded(p.l, kKeys), p.s_pad = padded(p.s, kKeys);
@@ -101,7 +102,7 @@ fl_status run(const fl_launch* launch, const fl_tensor* const (&tensors)[kTensor
       if (r.rows[t] >= 0) r.rows[t] += base;
     }
     r.statistics += base;
-    for (int b = 0; !processor && b < (backward ? 4 : 2); ++b)
+    for (int b = 0; !processor && b < n_blocks; ++b)
       l.bytes(static_cast<size_t>(blocks[b] * kGroupRows * size), nullptr);
     l.at(0);
     l.value(r);

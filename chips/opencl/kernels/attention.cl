@@ -266,22 +266,21 @@ __kernel void attention(const P p, int stage, ARGUMENTS) {
 
 #else
 // ---------------------------------------------------------------- a group, local memory
-// Blocks are ROWS × ROWS scores; each work-item keeps its share of the results, at most SHARE elements, in registers.
-#define SHARE (ROWS * MOST / SIZE)
+// Blocks are ROWS × ROWS scores. Results are in local memory as well: each work-item has elements of its own.
 #define FILL(to, t, from, b, h, first, length, width)                                            \
   for (long i_ = id; i_ < ROWS * (width); i_ += SIZE) {                                          \
     const long r_ = i_ / (width), j_ = i_ % (width);                                             \
     (to)[i_] = (first) + r_ < (length) ? LOAD(from, AT(t, b, h, (first) + r_, j_)) : (CT)0;      \
   }
-// f(k, row, column) for this work-item's elements of [ROWS][width]
-#define EACH_SHARE(width)                                                 \
-  _Pragma("unroll") for (int k = 0; k < SHARE; ++k)                       \
-    for (long i = id + (long)k * SIZE, row = i / (width), column = i % (width); i < ROWS * (width); i = LONG_MAX)
+// Of a result [ROWS][width], this work-item's elements.
+#define EACH_OWN(width)                                   \
+  for (long i = id; i < ROWS * (width); i += SIZE)        \
+    for (long row = i / (width), column = i % (width), once = 1; once; once = 0)
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE);
 
 #ifndef BACKWARD
 __kernel __attribute__((reqd_work_group_size(SIZE, 1, 1)))
-void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* other) {
+void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* other, __local CT* made) {
   BASES
   __local CT tile[ROWS][ROWS + 1], high[ROWS], sum[ROWS], factor[ROWS];
   const int id = (int)get_local_id(0);
@@ -289,8 +288,7 @@ void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* o
   for (long unit = get_group_id(0); unit < p.batch * p.heads * blocks; unit += get_num_groups(0)) {
     const long head = unit / blocks, b = head / p.heads, h = head % p.heads, l0 = unit % blocks * ROWS;
     const long hk = h / (p.heads / p.kv_heads), last = p.causal ? min(p.s, l0 + ROWS) : p.s;
-    CT made[SHARE];
-    for (int k = 0; k < SHARE; ++k) made[k] = 0;
+    EACH_OWN(p.ev) made[i] = 0;
     FILL(query, Q, q, b, h, l0, p.l, p.e)
     if (id < ROWS) high[id] = -INFINITY, sum[id] = 0;
     for (long first = 0; first < last; first += ROWS) {
@@ -316,16 +314,16 @@ void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* o
         sum[id] = sum[id] * factor[id] + here;
       }
       BARRIER
-      EACH_SHARE(p.ev) {
-        CT x = made[k] * factor[row];
+      EACH_OWN(p.ev) {
+        CT x = made[i] * factor[row];
         for (int j = 0; j < ROWS; ++j) x = fma(tile[row][j], other[j * p.ev + column], x);
-        made[k] = x;
+        made[i] = x;
       }
       BARRIER
     }
-    EACH_SHARE(p.ev)
+    EACH_OWN(p.ev)
       if (l0 + row < p.l)
-        STORE(out, AT(OUT, b, h, l0 + row, column), sum[row] == 0 ? (CT)0 : made[k] / sum[row]);
+        STORE(out, AT(OUT, b, h, l0 + row, column), sum[row] == 0 ? (CT)0 : made[i] / sum[row]);
     if (id < ROWS && l0 + id < p.l)
       STORE_L(lse, AT(LSE, b, h, l0 + id, 0), sum[id] == 0 ? (CT)-INFINITY : high[id] + log(sum[id]));
     BARRIER
@@ -346,7 +344,7 @@ void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* o
   }
 __kernel __attribute__((reqd_work_group_size(SIZE, 1, 1)))
 void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* other, __local CT* gradient,
-               __local CT* values) {
+               __local CT* values, __local CT* made, __local CT* made_v) {
   BASES
   __local CT tile[ROWS][ROWS + 1], slopes[ROWS][ROWS + 1];
   __global CT* shares = statistics + p.batch * p.heads * p.l_pad;
@@ -368,8 +366,7 @@ void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* o
     for (long unit = get_group_id(0); unit < p.batch * p.heads * blocks; unit += get_num_groups(0)) {
       const long head = unit / blocks, b = head / p.heads, h = head % p.heads, l0 = unit % blocks * ROWS;
       const long hk = h / group, last = p.causal ? min(p.s, l0 + ROWS) : p.s;
-      CT made[SHARE];
-      for (int k = 0; k < SHARE; ++k) made[k] = 0;
+      EACH_OWN(p.e) made[i] = 0;
       FILL(query, Q, q, b, h, l0, p.l, p.e)
       FILL(gradient, GRAD, grad, b, h, l0, p.l, p.ev)
       for (long first = 0; first < last; first += ROWS) {
@@ -378,21 +375,21 @@ void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* o
         BARRIER
         BLOCK_SLOPES(b, h, l0, first)
         BARRIER
-        EACH_SHARE(p.e) {
-          CT x = made[k];
+        EACH_OWN(p.e) {
+          CT x = made[i];
           for (int j = 0; j < ROWS; ++j) x = fma(slopes[row][j], other[j * p.e + column], x);
-          made[k] = x;
+          made[i] = x;
         }
         BARRIER
       }
-      EACH_SHARE(p.e) if (l0 + row < p.l) STORE(grad_q, AT(GRAD_Q, b, h, l0 + row, column), made[k] * SCALE);
+      EACH_OWN(p.e) if (l0 + row < p.l) STORE(grad_q, AT(GRAD_Q, b, h, l0 + row, column), made[i] * SCALE);
     }
   } else {
     const long blocks = (p.s + ROWS - 1) / ROWS;
     for (long unit = get_group_id(0); unit < p.batch * p.kv_heads * blocks; unit += get_num_groups(0)) {
       const long head = unit / blocks, b = head / p.kv_heads, hk = head % p.kv_heads, first = unit % blocks * ROWS;
-      CT made[SHARE], made_v[SHARE];
-      for (int k = 0; k < SHARE; ++k) made[k] = made_v[k] = 0;
+      EACH_OWN(p.e) made[i] = 0;
+      EACH_OWN(p.ev) made_v[i] = 0;
       FILL(other, K, key, b, hk, first, p.s, p.e)
       FILL(values, VALUE, value, b, hk, first, p.s, p.ev)
       for (long h = hk * group; h < (hk + 1) * group; ++h)
@@ -402,14 +399,14 @@ void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* o
           BARRIER
           BLOCK_SLOPES(b, h, l0, first)
           BARRIER
-          EACH_SHARE(p.e)
-            for (int r = 0; r < ROWS; ++r) made[k] = fma(slopes[r][row], query[r * p.e + column], made[k]);
-          EACH_SHARE(p.ev)
-            for (int r = 0; r < ROWS; ++r) made_v[k] = fma(tile[r][row], gradient[r * p.ev + column], made_v[k]);
+          EACH_OWN(p.e)
+            for (int r = 0; r < ROWS; ++r) made[i] = fma(slopes[r][row], query[r * p.e + column], made[i]);
+          EACH_OWN(p.ev)
+            for (int r = 0; r < ROWS; ++r) made_v[i] = fma(tile[r][row], gradient[r * p.ev + column], made_v[i]);
           BARRIER
         }
-      EACH_SHARE(p.e) if (first + row < p.s) STORE(grad_k, AT(GRAD_K, b, hk, first + row, column), made[k] * SCALE);
-      EACH_SHARE(p.ev) if (first + row < p.s) STORE(grad_v, AT(GRAD_V, b, hk, first + row, column), made_v[k]);
+      EACH_OWN(p.e) if (first + row < p.s) STORE(grad_k, AT(GRAD_K, b, hk, first + row, column), made[i] * SCALE);
+      EACH_OWN(p.ev) if (first + row < p.s) STORE(grad_v, AT(GRAD_V, b, hk, first + row, column), made_v[i]);
     }
   }
 }
