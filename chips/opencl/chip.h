@@ -13,7 +13,7 @@ using Claims = std::vector<fl_claim>;
 #define OCL_ENTRIES(X) X(copy) X(fill) X(pointwise) X(reduce) X(gemm) X(gather) X(scatter) \
   X(random) X(softmax) X(softmax_backward) X(norm) X(norm_backward) X(batch_norm) \
   X(batch_norm_backward) X(conv) X(pool) X(pool_backward) X(attention) X(attention_backward) \
-  X(multi_tensor) X(scan) X(sort) X(compact)
+  X(multi_tensor) X(scan) X(sort) X(compact) X(spmm)
 // clang-format on
 
 // fl_status gemm(const fl_launch*, const fl_gemm_args*);  void claim_gemm(Claims&);
