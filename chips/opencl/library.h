@@ -29,7 +29,20 @@ struct Source {
   std::string kernel;   // its entry's name
 };
 
-enum class Family : uint8_t { program, interpret, reduce, copy, gather, random, gemm, softmax, norm, conv, pool, other };
+enum class Family : uint8_t {
+  program,
+  interpret,
+  reduce,
+  copy,
+  gather,
+  random,
+  gemm,
+  softmax,
+  norm,
+  conv,
+  pool,
+  other
+};
 
 struct Library {
   explicit Library(Device& d);

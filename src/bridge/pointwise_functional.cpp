@@ -2,8 +2,8 @@
 //
 // PyTorch's forms of a structured operator run its shape function, allocate through the dispatcher and call
 // the .out form through it, which runs the shape function again: about 280 ns more than shape function,
-// allocation and kernel in one object, which is what these are. They run PyTorch's own shape functions and kernels, so that they differ from the .out forms in
-// nothing else.
+// allocation and kernel in one object, which is what these are. They run PyTorch's own shape functions and
+// kernels, so that they differ from the .out forms in nothing else.
 #include <ATen/NativeFunctions.h>
 #include <ATen/native/Activation.h>
 #include <ATen/native/Gelu.h>

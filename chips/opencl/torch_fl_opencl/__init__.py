@@ -1,4 +1,4 @@
-"""OpenCL devices for torch-fl. There is nothing to call: torch-fl finds the chip by this package's entry point."""
+"""OpenCL devices for torch-fl, which finds the chip by this package's entry point."""
 
 from pathlib import Path
 
