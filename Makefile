@@ -1,6 +1,7 @@
 # make demo   set up .venv, build, install, and train on the sim chip
 # make test   the same, then every test
 # make opdb   every dtype and sample of PyTorch's operator database; takes hours
+# make test-opencl  the conformance kit and PyTorch on chips/opencl; needs an OpenCL driver (apt: pocl-opencl-icd)
 # make bench  side by side with PyTorch's CPU device; writes benchmarks/RESULTS.md and OPERATORS.md
 # make fuzz   random programs against the CPU, for FUZZ_SECONDS=1800
 # make lint   formatting and static checks alone, clang-tidy among them
@@ -21,7 +22,7 @@ SANITIZED_ADDRESS := abi_layout_test allocator_test config_test program_test reg
                      sim_core_test sim_copy_test sim_opcodes_test
 SANITIZED_THREAD := allocator_test config_test program_test registry_test runtime_test sim_core_test
 
-.PHONY: demo test opdb bench fuzz lint tidy install clean
+.PHONY: demo test test-opencl opdb bench fuzz lint tidy install clean
 
 demo: .venv/installed
 	$(BIN)/torch-fl run examples/train_resnet.py
@@ -58,6 +59,11 @@ FUZZ_SEED ?= 1
 FUZZ_PROGRAMS ?= 100000000
 fuzz: .venv/installed .venv/test-ready
 	$(BIN)/python -W ignore tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --programs $(FUZZ_PROGRAMS) --jobs $(JOBS)
+
+test-opencl: .venv/installed .venv/test-ready
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --force-reinstall ./chips/opencl
+	$(BIN)/fl-kit "$$($(BIN)/python -c 'import torch_fl_opencl; print(*torch_fl_opencl.libraries())')"
+	$(BIN)/pytest chips/opencl/tests
 
 opdb: .venv/installed .venv/test-ready
 	$(BIN)/pytest -n $(JOBS) tests/opdb --every

@@ -410,7 +410,8 @@ const Lowered* lower(const Chip& chip, const fl_program& program) {
   const Lowered* made = nullptr;
   try {
     if (!runs_on(chip, program)) made = new Lowered(Lowering(chip, program).run());
-  } catch (const Error&) {  // not in these terms, or too long for one program: null is kept, too
+  } catch (const Error&) {
+    made = nullptr;  // not in these terms, or too long for one program: that is kept, too
   }
   static std::mutex mutex;
   std::lock_guard<std::mutex> lock(mutex);

@@ -1,0 +1,189 @@
+"""The OpenCL chip under PyTorch. Each test is a process of its own, with the settings that it is about.
+
+Needs torch-fl and this package installed, and an OpenCL driver.
+"""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch_fl_opencl
+
+CHIP = {"FL_CHIP_PATH": ":".join(torch_fl_opencl.libraries()), "FL_VISIBLE_DEVICES": "opencl"}
+
+
+def run(code, check=True, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, **CHIP, **environment},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    if check:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+TRAINING = """
+    import torch, torch.nn.functional as F
+    from torch import nn
+    def losses(device):
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(8 * 16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 10),
+        ).to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+        x, y = torch.randn(16, 3, 8, 8).to(device), torch.randint(0, 10, (16,)).to(device)
+        out = []
+        for _ in range(8):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            out.append(loss.item())
+        return out
+"""
+
+
+@pytest.mark.parametrize("style", ["processor", "gpu"])
+def test_trains_as_the_cpu(style):
+    run(
+        TRAINING
+        + """
+    ours, theirs = losses("opencl"), losses("cpu")
+    assert theirs[-1] < theirs[0] / 2
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert not any(c["fallback"] for c in torch.fl.op_report().values())
+    """,
+        FL_OPENCL_STYLE=style,
+    )
+
+
+def test_beside_another_chip():
+    run(
+        """
+        import torch
+        a = torch.arange(6.0).view(2, 3)
+        assert torch.equal(a.to("opencl").to("sim").to("opencl:0").t().cpu(), a.t())
+        assert (a.to("sim") + 1).device != (a.to("opencl") + 1).device
+        try:
+            a.to("sim") + a.to("opencl")
+        except RuntimeError as error:
+            assert "cuda:0" in str(error) and "cuda:1" in str(error), error
+        else:
+            raise SystemExit("no error")
+        """,
+        FL_VISIBLE_DEVICES="opencl,sim",
+    )
+
+
+def test_host_code_cannot_touch_its_memory():
+    code = "import ctypes, torch; print(ctypes.string_at(torch.ones(4, device='opencl').data_ptr(), 4))"
+    assert run(code, check=False).returncode == -11
+
+
+def test_exhaustion():
+    run(
+        """
+        import torch
+        kept = torch.ones(1 << 20, device="opencl")
+        for _ in range(2):
+            try:
+                torch.empty(1 << 30, dtype=torch.uint8, device="opencl")
+            except torch.OutOfMemoryError:
+                pass
+            else:
+                raise SystemExit("no error")
+            assert (kept + torch.ones(1 << 20, device="opencl")).sum().item() == 2 << 20
+        """,
+        FL_OPENCL_MEMORY=str(256 << 20),
+    )
+
+
+def test_an_index_out_of_range_is_told_and_the_process_goes_on():
+    run("""
+        import torch
+        x = torch.arange(4.0, device="opencl")
+        try:
+            x[torch.tensor([7], device="opencl")].cpu()
+        except IndexError as error:
+            assert "7" in str(error) and "4" in str(error), error
+        else:
+            raise SystemExit("no error")
+        assert (x + 1).tolist() == [1, 2, 3, 4]
+    """)
+
+
+def test_counting_devices_leaves_the_process_able_to_fork():
+    run("""
+        import os, torch
+        assert torch.cuda.is_available() and torch.cuda.device_count() == 1
+        child = os.fork()
+        if not child:
+            os._exit(0 if (torch.ones(3, device="opencl") + 1).tolist() == [2, 2, 2] else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    """)
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
+def test_a_damaged_cache_is_compiled_again(tmp_path, damage):
+    code = "import time, torch; print((torch.ones(3, device='opencl') * 2).tolist()); time.sleep(4)"
+    assert run(code, FL_OPENCL_CACHE=str(tmp_path)).stdout == "[2.0, 2.0, 2.0]\n"
+    files = list(tmp_path.iterdir())
+    assert files and not [f for f in files if f.suffix != ".bin"]
+    for file in files:
+        content = bytearray(file.read_bytes())
+        content[-100] ^= 1
+        file.write_bytes({"cut": content[:-50], "changed": content, "empty": b""}[damage])
+    before = {f: f.read_bytes() for f in files}
+    assert run(code, FL_OPENCL_CACHE=str(tmp_path)).stdout == "[2.0, 2.0, 2.0]\n"
+    assert all(f.read_bytes() != before[f] for f in files)
+
+
+def test_two_processes_and_one_cache(tmp_path):
+    code = textwrap.dedent(TRAINING) + "print(losses('opencl'))"
+    settings = {**CHIP, "FL_OPENCL_CACHE": str(tmp_path)}
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **settings}, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = [p.communicate(timeout=600)[0] for p in both]
+    assert [p.returncode for p in both] == [0, 0] and said[0] == said[1]
+
+
+def test_a_forked_loader_feeds_it():
+    run("""
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+        torch.ones(1, device="opencl")
+        data = TensorDataset(torch.arange(64.0).view(32, 2))
+        total = 0
+        for (x,) in DataLoader(data, batch_size=8, num_workers=2, pin_memory=True):
+            total += x.to("opencl", non_blocking=True).sum().item()
+        assert total == 64 * 63 / 2
+    """)
+
+
+def test_memory_stays_flat():
+    run("""
+        import time, torch
+        def resident():
+            return int(open("/proc/self/statm").read().split()[1]) * 4096
+        x = torch.randn(64, 64, device="opencl", requires_grad=True)
+        def steps(n):
+            for _ in range(n):
+                (x @ x).relu().sum().backward()
+                x.grad = None
+            torch.cuda.synchronize()
+        steps(1000)
+        time.sleep(5)  # what is worth a kernel of its own is being compiled
+        steps(1000)
+        device, host = torch.cuda.memory_allocated(), resident()
+        steps(4000)
+        assert torch.cuda.memory_allocated() == device
+        assert resident() - host < 8 << 20, resident() - host
+    """)
