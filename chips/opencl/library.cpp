@@ -88,6 +88,13 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
+// Those with a thread.
+static std::vector<Library*>& all_libraries = *new std::vector<Library*>;
+
+void Library::end_all() {
+  for (Library* l : all_libraries) l->at_exit();
+}
+
 Library* make_library(Device& device) { return new Library(device); }
 
 Library::Library(Device& d) : device_(d), directory_(cache_directory()) {}
@@ -174,6 +181,9 @@ void Library::build(Entry& e) {
       wake_.notify_one();
     }
     e.source = {};
+    // Again after each compilation: what the driver's compiler registered meanwhile must run after this, as
+    // the thread may still be compiling.
+    std::atexit(end_all);
   });
 }
 
@@ -235,12 +245,7 @@ void Library::start_thread() {
   running_ = true;
   process_ = getpid();
   thread_ = std::thread([this] { work(); });
-  static std::vector<Library*>& all = *new std::vector<Library*>;
-  if (all.empty())
-    std::atexit([] {
-      for (Library* l : all) l->at_exit();
-    });
-  all.push_back(this);
+  all_libraries.push_back(this);
 }
 
 void Library::work() {
@@ -286,7 +291,7 @@ void Library::at_exit() {
     wanted_.clear();
   }
   wake_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   for (const auto* list : {&fresh_, &unsaved_})
     for (const Unsaved& u : *list) save(u);
   fresh_.clear(), unsaved_.clear();

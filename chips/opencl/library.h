@@ -94,6 +94,7 @@ struct Library {
   void work();
   void start_thread();
   void at_exit();
+  static void end_all();
 
   Device& device_;
   std::string directory_;  // of compiled programs; empty: none are kept
