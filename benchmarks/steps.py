@@ -17,6 +17,25 @@ from models import gpt2_small, resnet50
 Maker = Callable[[str], Callable[[], torch.Tensor]]
 
 
+def trainer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor, clip: float = 0
+) -> Callable[[], torch.Tensor]:
+    """A step of cross entropy on one batch: images or pixels to a class, tokens to the next ones."""
+    tokens = not x.is_floating_point()
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        logits = model(x)
+        loss = F.cross_entropy(logits.flatten(0, 1), y.flatten()) if tokens else F.cross_entropy(logits, y)
+        loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
 def resnet50_step(device: str, batch: int = 8, size: int = 224) -> Callable[[], torch.Tensor]:
     """SGD with momentum on contiguous images [batch, 3, size, size].  The rate is small: a larger one
     makes fresh weights chaotic, and then two correct devices differ after a step."""
@@ -26,14 +45,7 @@ def resnet50_step(device: str, batch: int = 8, size: int = 224) -> Callable[[], 
     images = torch.randn(batch, 3, size, size).to(device)
     labels = torch.randint(0, 1000, (batch,)).to(device)
 
-    def step() -> torch.Tensor:
-        optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    return trainer(model, optimizer, images, labels)
 
 
 def gpt2_step(device: str, batch: int = 2, length: int = 128) -> Callable[[], torch.Tensor]:
@@ -43,14 +55,7 @@ def gpt2_step(device: str, batch: int = 2, length: int = 128) -> Callable[[], to
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     tokens = torch.randint(0, 50257, (batch, length + 1)).to(device)
 
-    def step() -> torch.Tensor:
-        optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    return trainer(model, optimizer, tokens[:, :-1], tokens[:, 1:])
 
 
 class LanguageLSTM(nn.Module):
@@ -73,15 +78,7 @@ def lstm_step(device: str, batch: int = 20, length: int = 35) -> Callable[[], to
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     tokens = torch.randint(0, 10_000, (batch, length + 1)).to(device)
 
-    def step() -> torch.Tensor:
-        optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.25)
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    return trainer(model, optimizer, tokens[:, :-1], tokens[:, 1:], clip=0.25)
 
 
 def two_convolutions(before: int, after: int) -> nn.Sequential:
@@ -123,11 +120,4 @@ def unet_step(device: str, batch: int = 4, size: int = 128) -> Callable[[], torc
     images = torch.randn(batch, 3, size, size).to(device)
     labels = torch.randint(0, 4, (batch, size, size)).to(device)
 
-    def step() -> torch.Tensor:
-        optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
+    return trainer(model, optimizer, images, labels)

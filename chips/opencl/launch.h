@@ -48,7 +48,6 @@ class Launch {
   }
   void bytes(size_t n, const void* data) { set(n, data); }
   void local(size_t n) { set(n, nullptr); }  // memory of the group
-  void skip() { ++next_; }                   // an argument that is set out of order
   void at(cl_uint argument) { next_ = argument; }
 
   // `groups` work-groups of `local` work-items.

@@ -29,7 +29,6 @@ struct Form {
   bool across;                  // lanes across cells
   bool split;                   // stage one of two
   int outer, inner;             // ranks
-  bool inner_unit;              // every input goes by 1 or 0 along the lanes
   uint8_t unit[FL_MAX_INPUTS];  // 0, 1, or 2 (by the parameters)
   bool by_value = true;
   int operands() const { return n_inputs + n_outputs + has_index; }
@@ -90,16 +89,15 @@ Arithmetic arithmetic(const Form& f, bool fp64) {
   }
 }
 
-std::string widened(const Form& f, const std::string& type) {
+std::string widened(const std::string& type) {
   if (type == "double2") return "convert_double2(value)";
-  return "(" + type + ")value" + std::string(f.acc >= kC64 ? "" : "");
+  return "(" + type + ")value";
 }
 
 Source generate(const Form& f, bool fp64) {
   const Arithmetic a = arithmetic(f, fp64);
   const int K = f.operands(), N = f.n_inputs, RO = f.outer, RI = f.inner;
-  const bool moments = f.kind == FL_REDUCE_MOMENTS,
-             compares = f.kind == FL_REDUCE_MIN || f.kind == FL_REDUCE_MAX;
+  const bool moments = f.kind == FL_REDUCE_MOMENTS;
   const bool where = f.has_index;
   const int S = 2 * f.pre->n_scalars + (f.post ? 2 * f.post->n_scalars : 0);
   std::string t = Parameters::declare(f.by_value);
@@ -188,7 +186,7 @@ Source generate(const Form& f, bool fp64) {
             "); acc[l] = better ? value : acc[l]; at[l] = better ? " +
             std::string(f.across ? "i + j" : "i + j + l") + " : at[l];\n";
   } else {
-    body += "      const A a = acc[l], v = " + widened(f, a.type) + "; acc[l] = (A)(" + a.step + ");\n";
+    body += "      const A a = acc[l], v = " + widened(a.type) + "; acc[l] = (A)(" + a.step + ");\n";
   }
   body += "    }\n";
 
@@ -258,8 +256,6 @@ Source generate(const Form& f, bool fp64) {
       : where ? "    " + acc_t +
                     " acc[LANES]; long at[LANES]; for (int l = 0; l < LANES; ++l) acc[l] = 0, at[l] = -1;\n"
               : "    A acc[LANES]; for (int l = 0; l < LANES; ++l) acc[l] = " + a.start + ";\n";
-  const std::string lane = moments ? "Acc{l}; " : "";
-  (void)lane;
   auto get_lane = [&](const std::string& name) {
     std::string g = "Acc " + name + "; ";
     if (moments)
@@ -335,7 +331,6 @@ Source generate(const Form& f, bool fp64) {
          " {\n      Acc done = start(); for (long k = 0; k < p.parts; ++k) done = join(done, part[(" +
          (f.across ? "cell * LANES + l" : "cell") + ") * p.parts + k]);\n" + result + "    }\n  }\n}\n";
   }
-  if (!compares && where) t.clear();  // the ABI has an index for MIN and MAX alone
   return {t, "", "reduce"};
 }
 
