@@ -1,8 +1,6 @@
 // The chip's table, its claims, and the host it talks to.
 #include "chip.h"
 
-#include <cstdio>
-
 namespace ocl {
 
 extern const fl_device_api device_api;
@@ -11,22 +9,9 @@ extern const fl_stream_api stream_api;
 
 namespace {
 
-std::atomic<const fl_host*> the_host{nullptr};
-
 const void* extension(const char*, uint32_t) { return nullptr; }
 
 const fl_chip* make_chip() {
-  static Claims& claims = *new Claims;
-#define OCL_CLAIM(name) claim_##name(claims);
-  OCL_ENTRIES(OCL_CLAIM)
-#undef OCL_CLAIM
-  auto* op = new fl_op_api{};
-  op->size = sizeof(fl_op_api);
-  op->n_claims = static_cast<uint32_t>(claims.size());
-  op->claims = claims.data();
-#define OCL_ENTRY(name) op->name = name;
-  OCL_ENTRIES(OCL_ENTRY)
-#undef OCL_ENTRY
   auto* chip = new fl_chip{};
   chip->size = sizeof(fl_chip);
   chip->version = FL_ABI_VERSION;
@@ -36,49 +21,12 @@ const fl_chip* make_chip() {
   chip->device = &device_api;
   chip->memory = &memory_api;
   chip->stream = &stream_api;
-  chip->op = op;
+  chip->op = FL_AUTHOR_OP_TABLE(OCL_ENTRIES);
   chip->extension = extension;
   return chip;
 }
 
-template <class F>
-void formatted(const char* format, va_list list, F&& f) {
-  char text[1024];
-  std::vsnprintf(text, sizeof text, format, list);
-  f(text);
-}
-
 }  // namespace
-
-const fl_host* host() { return the_host.load(std::memory_order_acquire); }
-
-void set_error(const char* format, ...) {
-  va_list list;
-  va_start(list, format);
-  formatted(format, list, [](const char* text) {
-    if (const fl_host* h = host()) h->set_error(text);
-  });
-  va_end(list);
-}
-
-fl_status refuse(fl_status status, const char* format, ...) {
-  va_list list;
-  va_start(list, format);
-  formatted(format, list, [](const char* text) {
-    if (const fl_host* h = host()) h->set_error(text);
-  });
-  va_end(list);
-  return status;
-}
-
-void log(int level, const char* format, ...) {
-  va_list list;
-  va_start(list, format);
-  formatted(format, list, [&](const char* text) {
-    if (const fl_host* h = host()) h->log(level, text);
-  });
-  va_end(list);
-}
 
 fl_status failed(cl_int error, const char* what) {
   if (error == CL_SUCCESS) return FL_OK;
@@ -91,18 +39,7 @@ fl_status failed(cl_int error, const char* what) {
 }  // namespace ocl
 
 extern "C" FL_EXPORT const fl_chip* fl_chip_entry(uint32_t host_version, const fl_host* host) {
-  if (!host || host->size < sizeof(fl_host)) return nullptr;
-  if (host_version >> 16 != FL_ABI_MAJOR) {
-    char text[256];
-    std::snprintf(text, sizeof text,
-                  "torch-fl-opencl " OCL_RELEASE
-                  " speaks version %d of the chip ABI, this torch-fl version %u: install "
-                  "the torch-fl-opencl that belongs to it",
-                  FL_ABI_MAJOR, host_version >> 16);
-    host->set_error(text);
-    return nullptr;
-  }
-  ocl::the_host.store(host, std::memory_order_release);
+  if (!ocl::accept(host_version, host, sizeof(fl_host), "torch-fl-opencl " OCL_RELEASE)) return nullptr;
   static const fl_chip* const chip = ocl::make_chip();
   return chip;
 }

@@ -1,13 +1,9 @@
 // The entries of the chip's table.
 #pragma once
 
-#include <vector>
-
 #include "opencl.h"
 
 namespace ocl {
-
-using Claims = std::vector<fl_claim>;
 
 // clang-format off
 #define OCL_ENTRIES(X) X(copy) X(fill) X(pointwise) X(reduce) X(gemm) X(gather) X(scatter) \
@@ -16,11 +12,6 @@ using Claims = std::vector<fl_claim>;
   X(multi_tensor) X(scan) X(sort) X(compact) X(spmm)
 // clang-format on
 
-// fl_status gemm(const fl_launch*, const fl_gemm_args*);  void claim_gemm(Claims&);
-#define OCL_DECLARE(name)                                    \
-  fl_status name(const fl_launch*, const fl_##name##_args*); \
-  void claim_##name(Claims&);
-OCL_ENTRIES(OCL_DECLARE)
-#undef OCL_DECLARE
+OCL_ENTRIES(FL_AUTHOR_DECLARE)
 
 }  // namespace ocl

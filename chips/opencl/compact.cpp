@@ -1,10 +1,10 @@
 // Where a mask is true.
 #include <algorithm>
 
+#include "fl/author/space.h"
 #include "chip.h"
 #include "kernel_sources.h"
 #include "launch.h"
-#include "space.h"
 
 namespace ocl {
 

@@ -3,11 +3,11 @@
 #include <cstdlib>
 #include <string>
 
+#include "fl/author/space.h"
 #include "chip.h"
 #include "kernel_sources.h"
 #include "launch.h"
 #include "program.h"
-#include "space.h"
 
 namespace ocl {
 
@@ -29,26 +29,6 @@ struct Walk {
     }
     space.merge();
     if (space.ndim == 0) std::fill(space.push(1), space.stride[0] + space.n, 0);
-  }
-
-  // Whether distinct positions along the dimensions of the sparse side (those that the points move along, and
-  // those that the indices choose from) are distinct addresses.
-  bool apart(const int64_t* index_size, const int64_t* index_step) const {
-    struct Dim {
-      int64_t size, stride;
-    } dims[FL_MAX_DIMS + FL_MAX_INDICES];
-    int n = 0;
-    for (int d = 0; d < space.ndim; ++d)
-      if (space.stride[d][1]) dims[n++] = {space.size[d], std::llabs(space.stride[d][1])};
-    for (int k = 0; k < n_indices; ++k)
-      if (index_size[k] > 1) dims[n++] = {index_size[k], std::llabs(index_step[k])};
-    std::sort(dims, dims + n, [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
-    int64_t reach = 0;
-    for (int i = 0; i < n; ++i) {
-      if (dims[i].stride <= reach) return false;
-      reach += (dims[i].size - 1) * dims[i].stride;
-    }
-    return true;
   }
 
   // Dimensions for which `first` holds come first, each part in its order; they are the cells.
@@ -147,12 +127,12 @@ fl_status scatter(const fl_launch* launch, const fl_scatter_args* a) {
     return FL_UNSUPPORTED;
   if (fl_status status = check(a, "scatter")) return status;
   Walk walk(a->from, a->to, a->indices, a->n_indices);
-  bool apart = walk.apart(a->index_size, a->index_stride);
+  bool once = apart(walk.space, 1, walk.n_indices, a->index_size, a->index_stride);
   // Which of several values stays is open, and up to 8 bytes are stored whole.
   bool any =
       a->mode == FL_SCATTER_SET && !(launch->flags & FL_LAUNCH_DETERMINISTIC) && dtype_size(a->to.dtype) <= 8;
   Walk before = walk;
-  walk.choose_cells([&](int d) { return any || (apart && before.space.stride[d][1] != 0); });
+  walk.choose_cells([&](int d) { return any || (once && before.space.stride[d][1] != 0); });
   return run(launch, walk, a->from, a->to, a->indices, a->index_size, a->index_stride,
              a->flags & FL_INDEX_WRAP, a->mode);
 }

@@ -2,9 +2,9 @@
 #include <cstring>
 #include <iterator>
 
+#include "fl/author/space.h"
 #include "chip.h"
 #include "lanes.h"
-#include "space.h"
 
 namespace ocl {
 

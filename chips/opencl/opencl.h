@@ -11,11 +11,14 @@
 #include <mutex>
 #include <type_traits>
 
-#include "fl/ops.h"
+#include "fl/author/entry.h"
+#include "fl/author/tensor.h"
 #include "memory.h"
 #include "query.h"
 
 namespace ocl {
+
+using namespace fl::author;
 
 struct Library;  // library.h
 
@@ -49,10 +52,6 @@ fl_status write_parameters(const fl_launch* launch, void* to, const void* from, 
 
 // Status for an OpenCL error, with the sentence set: `what` names the call for a person.
 fl_status failed(cl_int error, const char* what);
-void set_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
-fl_status refuse(fl_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
-void log(int level, const char* format, ...) __attribute__((format(printf, 2, 3)));
-const fl_host* host();
 
 }  // namespace ocl
 
@@ -69,14 +68,5 @@ struct fl_stream_s {
 namespace ocl {
 
 using Stream = fl_stream_s;
-
-inline size_t dtype_size(uint8_t dtype) {
-  static constexpr uint8_t bytes[] = {0,
-#define OCL_BYTES(name, value, bytes, text) bytes,
-                                      FL_DTYPE_MAP(OCL_BYTES)
-#undef OCL_BYTES
-  };
-  return bytes[dtype];
-}
 
 }  // namespace ocl

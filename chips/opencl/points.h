@@ -1,9 +1,9 @@
 // A program over the points of a space: the layouts that kernels are generated for, and running it.
 #pragma once
 
+#include "fl/author/space.h"
 #include "launch.h"
 #include "program.h"
-#include "space.h"
 
 namespace ocl {
 

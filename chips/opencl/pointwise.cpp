@@ -4,25 +4,6 @@
 
 namespace ocl {
 
-namespace {
-
-bool contiguous(const fl_tensor& t) {
-  int64_t expected = 1;
-  for (int d = t.ndim; d-- > 0;) {
-    if (t.sizes[d] != 1 && t.strides[d] != expected) return false;
-    expected *= t.sizes[d];
-  }
-  return true;
-}
-
-int64_t numel(const fl_tensor& t) {
-  int64_t n = 1;
-  for (int d = 0; d < t.ndim; ++d) n *= t.sizes[d];
-  return n;
-}
-
-}  // namespace
-
 fl_status pointwise(const fl_launch* launch, const fl_pointwise_args* args) {
   const Plan* plan = plan_of(args->program);
   if (!plan) return FL_UNSUPPORTED;

@@ -232,22 +232,15 @@ class Lowering {
   bool stored_[FL_MAX_OUTPUTS] = {}, scalar_known_[FL_MAX_SCALARS] = {};
 };
 
-// Found without a lock: plans are added at the front of a chain, and never leave.
-constexpr size_t kChains = 4096;
-std::atomic<const Plan*> chains[kChains];
-std::mutex adding;
+Plans<Plan> plans;
+PlanTable<Plan, size_t{FL_DTYPE_COUNT} * FL_DTYPE_COUNT> conversions;
+PlanTable<Plan, FL_DTYPE_COUNT> fills;
 
 Plan* make_plan(const fl_program& program) {
   auto* plan = new Plan;
   plan->hash = program.hash;
   plan->supported = Lowering(program, *plan).run();
   return plan;
-}
-
-const Plan* find(uint64_t hash) {
-  const Plan* p = chains[(hash ^ hash >> 32) % kChains].load(std::memory_order_acquire);
-  while (p && p->hash != hash) p = p->next;
-  return p;
 }
 
 std::string literal(uint8_t reg, int64_t bits) {
@@ -353,57 +346,38 @@ uint32_t opcode_types(uint16_t op) {
 
 // ------------------------------------------------------------------------- plans
 const Plan* plan_of(const fl_program* program) {
-  const Plan* plan = find(program->hash);
-  if (!plan) {
-    std::lock_guard<std::mutex> guard(adding);
-    plan = find(program->hash);
-    if (!plan) {
-      Plan* made = make_plan(*program);
-      auto& chain = chains[(program->hash ^ program->hash >> 32) % kChains];
-      made->next = chain.load(std::memory_order_relaxed);
-      chain.store(made, std::memory_order_release);
-      plan = made;
-    }
-  }
+  const Plan* plan = plans.get(*program, make_plan);
   return plan->supported ? plan : nullptr;
 }
 
+namespace {
+constexpr uint8_t kRegisterDtypes[] = {FL_BOOL, FL_I32, FL_I64, FL_F32, FL_F64, FL_C64, FL_C128};
+}
+
 const Plan* conversion_plan(uint8_t from, uint8_t to) {
-  static std::atomic<const Plan*> table[FL_DTYPE_COUNT][FL_DTYPE_COUNT];
-  auto& entry = table[from][to];
-  if (const Plan* plan = entry.load(std::memory_order_acquire)) return plan;
-  // Between the two, the type that the destination's values live in; U64 takes other numbers in their own
-  // type.
-  static constexpr uint8_t dtypes[] = {FL_BOOL, FL_I32, FL_I64, FL_F32, FL_F64, FL_C64, FL_C128};
-  uint8_t reg = natural_register(to);
-  if (to == FL_U64 && natural_register(from) >= kF32) reg = natural_register(from);
-  fl_instr code[2] = {};
-  code[0].op = FL_OP_LOAD, code[0].type = dtypes[reg], code[0].memory = from;
-  code[1].op = FL_OP_STORE, code[1].type = dtypes[reg], code[1].memory = to;
-  fl_program program{code, 0x6f636c0000000000u | uint64_t{from} << 8 | to, 2, 1, 1, 0};
-  std::lock_guard<std::mutex> guard(adding);
-  if (const Plan* plan = entry.load(std::memory_order_acquire)) return plan;
-  Plan* plan = make_plan(program);
-  entry.store(plan, std::memory_order_release);
-  return plan;
+  return conversions.get(size_t{from} * FL_DTYPE_COUNT + to, [&] {
+    // Between the two, the type that the destination's values live in; U64 takes other numbers in their own
+    // type.
+    uint8_t reg = natural_register(to);
+    if (to == FL_U64 && natural_register(from) >= kF32) reg = natural_register(from);
+    uint8_t type = kRegisterDtypes[reg];
+    fl_instr code[2] = {};
+    code[0].op = FL_OP_LOAD, code[0].type = type, code[0].memory = from;
+    code[1].op = FL_OP_STORE, code[1].type = type, code[1].memory = to;
+    return make_plan({code, 0x6f636c0000000000u | uint64_t{from} << 8 | to, 2, 1, 1, 0});
+  });
 }
 
 const Plan* fill_plan(uint8_t to) {
-  static std::atomic<const Plan*> table[FL_DTYPE_COUNT];
-  if (const Plan* plan = table[to].load(std::memory_order_acquire)) return plan;
-  // fill reads its value as F64, I64, BOOL or C128 by class; the register type here reads the same member of
-  // it.
-  static constexpr uint8_t dtypes[] = {FL_BOOL, FL_I32, FL_I64, FL_F32, FL_F64, FL_C64, FL_C128};
-  uint8_t type = dtypes[natural_register(to)];
-  fl_instr code[2] = {};
-  code[0].op = FL_OP_SCALAR, code[0].type = type;
-  code[1].op = FL_OP_STORE, code[1].type = type, code[1].memory = to;
-  fl_program program{code, 0x6f636cff00000000u | to, 2, 0, 1, 1};
-  std::lock_guard<std::mutex> guard(adding);
-  if (const Plan* plan = table[to].load(std::memory_order_acquire)) return plan;
-  Plan* plan = make_plan(program);
-  table[to].store(plan, std::memory_order_release);
-  return plan;
+  return fills.get(to, [&] {
+    // fill reads its value as F64, I64, BOOL or C128 by class; the register type here reads the same member
+    // of it.
+    uint8_t type = kRegisterDtypes[natural_register(to)];
+    fl_instr code[2] = {};
+    code[0].op = FL_OP_SCALAR, code[0].type = type;
+    code[1].op = FL_OP_STORE, code[1].type = type, code[1].memory = to;
+    return make_plan({code, 0x6f636cff00000000u | to, 2, 0, 1, 1});
+  });
 }
 
 const Plan* pair_plan(uint8_t dtype) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fl/author/plans.h"
 #include "opencl.h"
 
 namespace ocl {

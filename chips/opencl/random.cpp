@@ -3,11 +3,11 @@
 #include <cstring>
 #include <string>
 
+#include "fl/author/space.h"
 #include "chip.h"
 #include "kernel_sources.h"
 #include "launch.h"
 #include "program.h"
-#include "space.h"
 
 namespace ocl {
 

@@ -1,8 +1,8 @@
 // Slices of tensors along an axis: the space of the slices, and how far one goes along the axis.
 #pragma once
 
+#include "fl/author/space.h"
 #include "program.h"
-#include "space.h"
 
 namespace ocl {
 

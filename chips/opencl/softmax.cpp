@@ -1,7 +1,7 @@
 // Softmax and log-softmax, forward and backward.
+#include "fl/author/space.h"
 #include "chip.h"
 #include "lanes.h"
-#include "space.h"
 
 namespace ocl {
 

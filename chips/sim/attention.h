@@ -101,7 +101,7 @@ template <class S, class T>
 bool as_compute_type(Context& context, Tensor& t) {
   if constexpr (!std::is_same_v<S, T>) {
     int64_t heads = t.sizes[1], rows = t.sizes[2], columns = t.sizes[3];
-    T* copy = static_cast<T*>(context.scratch(t.numel() * sizeof(T)));
+    T* copy = static_cast<T*>(context.scratch(numel(t) * sizeof(T)));
     if (!copy) return false;
     parallel(t.sizes[0] * heads * rows, std::max<int64_t>(1, 16384 / columns),
              [&](int64_t begin, int64_t end) {

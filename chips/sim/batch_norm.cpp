@@ -5,9 +5,9 @@
 // where the channels are neighbours (channels-last), a thread takes rows of C.
 #include <cmath>
 
+#include "fl/author/space.h"
 #include "rows.h"
 #include "simd/row_kernels.h"
-#include "space.h"
 
 namespace sim {
 namespace {

@@ -2,7 +2,7 @@
 // where each of them writes.
 #include <cstring>
 
-#include "space.h"
+#include "fl/author/space.h"
 #include "sim.h"
 
 namespace sim {

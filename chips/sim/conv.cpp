@@ -193,7 +193,7 @@ bool convolve_onednn(Context& context, const Conv& c) {
     key.add(c.stride[i] | static_cast<int64_t>(c.padding[i]) << 32);
     key.add(c.dilation[i]);
   }
-  SmallTeam team(c.y.numel() * (c.w.numel() / c.w.sizes[0]) <= kSmallTeamWork);
+  SmallTeam team(numel(c.y) * (numel(c.w) / c.w.sizes[0]) <= kSmallTeamWork);
   Prepared& p = cache.get(key, [&](Prepared& fresh) {
     try {
       prepare(fresh, c);
@@ -326,7 +326,7 @@ void run_conv(Context& context, const Conv& c) {
 Tensor contiguous_like(Context& context, const Tensor& from, uint8_t dtype) {
   Tensor t = from;
   t.dtype = dtype;
-  t.data = static_cast<char*>(context.scratch(from.numel() * dtype_size(dtype)));
+  t.data = static_cast<char*>(context.scratch(numel(from) * dtype_size(dtype)));
   int64_t stride = 1;
   for (int d = t.ndim; d-- > 0;) t.strides[d] = stride, stride *= t.sizes[d];
   return t;
@@ -335,8 +335,8 @@ Tensor contiguous_like(Context& context, const Tensor& from, uint8_t dtype) {
 namespace {
 
 void clear(const Tensor& t) {
-  if (t.contiguous()) {
-    std::memset(t.data, 0, t.numel() * dtype_size(t.dtype));
+  if (contiguous(t)) {
+    std::memset(t.data, 0, numel(t) * dtype_size(t.dtype));
     return;
   }
   // A source of one zero, seen with stride 0 everywhere.
@@ -351,7 +351,7 @@ void clear(const Tensor& t) {
 
 void convert(const Tensor& from, const Tensor& to) {
   int last = from.ndim - 1;
-  int64_t inner = from.sizes[last], rows = from.numel() / inner;
+  int64_t inner = from.sizes[last], rows = numel(from) / inner;
   auto offset = [last](const Tensor& t, int64_t row) {
     int64_t at = 0;
     for (int d = last; d-- > 0; row /= t.sizes[d]) at += row % t.sizes[d] * t.strides[d];

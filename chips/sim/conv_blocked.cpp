@@ -141,7 +141,7 @@ void convolve(Context& context, const Conv& c) {
   Tensor dense[3];
   for (int i = 0; i < 3; ++i) {
     dense[i] = *given[i];
-    if (dense[i].contiguous()) continue;
+    if (contiguous(dense[i])) continue;
     dense[i] = contiguous_like(context, *given[i], given[i]->dtype);
     if (!dense[i]) return;
     if (i != out) convert(*given[i], dense[i]);

@@ -10,9 +10,9 @@
 #include <memory>
 #include <mutex>
 
+#include "fl/author/space.h"
 #include "rows.h"
 #include "simd/fft_kernels.h"
-#include "space.h"
 
 namespace sim {
 namespace {

@@ -2,9 +2,9 @@
 // indices, with each index checked before it is used.
 #pragma once
 
+#include "fl/author/space.h"
 #include "simd/index_kernels.h"
 #include "sim.h"
-#include "space.h"
 
 namespace sim {
 
@@ -70,8 +70,8 @@ class IndexWalk {
     }
   }
   Space<kIndexOperands>& space() { return space_; }
-  int64_t size(int k) const { return size_[k]; }
-  int64_t step(int k) const { return step_[k]; }
+  const int64_t* sizes() const { return size_; }  // what the indices choose from
+  const int64_t* steps() const { return step_; }  // and how far one is from the next, in bytes
   int indices() const { return n_; }
 
   // All points in order, dimension `cut` cut into pieces (-1: not at all).

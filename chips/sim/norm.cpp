@@ -2,9 +2,9 @@
 // one (n, g), read as one array.
 #include <cmath>
 
+#include "fl/author/space.h"
 #include "rows.h"
 #include "simd/row_kernels.h"
-#include "space.h"
 
 namespace sim {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 
 #include "pointwise_chain.h"
 
@@ -310,60 +309,34 @@ class Compiler {
   int64_t total_cost_ = 0;
 };
 
-// Found without a lock: plans are added at the front of a chain, and never leave.
-constexpr size_t kChains = 4096;
-std::atomic<const Plan*> chains[kChains];
-std::mutex adding;
-
-const Plan* find(uint64_t hash) {
-  const Plan* p = chains[(hash ^ hash >> 32) % kChains].load(std::memory_order_acquire);
-  while (p && p->hash != hash) p = p->next;
-  return p;
-}
+Plans<Plan> plans;
+PlanTable<Plan, size_t{FL_DTYPE_COUNT} * FL_DTYPE_COUNT> conversions;
 
 }  // namespace
 
 Plan* make_plan(const fl_program& program) {
   auto* plan = new Plan;
-  plan->hash = program.hash;
   plan->supported = Compiler(program, *plan).compile();
   return plan;
 }
 
 const Plan* plan_of(const fl_program* program) {
-  const Plan* plan = find(program->hash);
-  if (!plan) {
-    std::lock_guard<std::mutex> guard(adding);
-    plan = find(program->hash);
-    if (!plan) {
-      Plan* made = make_plan(*program);
-      auto& chain = chains[(program->hash ^ program->hash >> 32) % kChains];
-      made->next = chain.load(std::memory_order_relaxed);
-      chain.store(made, std::memory_order_release);
-      plan = made;
-    }
-  }
+  const Plan* plan = plans.get(*program, make_plan);
   return plan->supported ? plan : nullptr;
 }
 
 const Plan* conversion(uint8_t from, uint8_t to) {
-  static std::atomic<const Plan*> table[FL_DTYPE_COUNT][FL_DTYPE_COUNT];
-  auto& entry = table[from][to];
-  if (const Plan* plan = entry.load(std::memory_order_acquire)) return plan;
-  // Between the two, the type of the destination; U64 is none, and takes integers as
-  // I64's bits and other numbers in their own type.
-  uint8_t type = natural_type(to), source = natural_type(from);
-  if (type == FL_U64)
-    type = source == FL_BOOL || source == FL_I32 || source == FL_U64 ? uint8_t{FL_I64} : source;
-  fl_instr code[2] = {};
-  code[0].op = FL_OP_LOAD, code[0].type = type, code[0].memory = from;
-  code[1].op = FL_OP_STORE, code[1].type = type, code[1].memory = to;
-  fl_program program{code, 0, 2, 1, 1, 0};
-  std::lock_guard<std::mutex> guard(adding);
-  if (const Plan* plan = entry.load(std::memory_order_acquire)) return plan;
-  Plan* plan = make_plan(program);
-  entry.store(plan, std::memory_order_release);
-  return plan;
+  return conversions.get(size_t{from} * FL_DTYPE_COUNT + to, [&] {
+    // Between the two, the type of the destination; U64 is none, and takes integers as
+    // I64's bits and other numbers in their own type.
+    uint8_t type = natural_type(to), source = natural_type(from);
+    if (type == FL_U64)
+      type = source == FL_BOOL || source == FL_I32 || source == FL_U64 ? uint8_t{FL_I64} : source;
+    fl_instr code[2] = {};
+    code[0].op = FL_OP_LOAD, code[0].type = type, code[0].memory = from;
+    code[1].op = FL_OP_STORE, code[1].type = type, code[1].memory = to;
+    return make_plan({code, 0, 2, 1, 1, 0});
+  });
 }
 
 }  // namespace sim

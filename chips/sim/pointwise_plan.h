@@ -3,10 +3,11 @@
 
 #include <vector>
 
+#include "fl/author/plans.h"
+#include "fl/author/space.h"
 #include "sim.h"
 #include "simd/chain_kernels.h"
 #include "simd/point_kernels.h"
-#include "space.h"
 
 namespace sim {
 

@@ -288,7 +288,7 @@ struct Pooling {
 
   void forward() const {
     int64_t rows = d[0].out * d[1].out, tasks = batch * channel_blocks() * rows;
-    int64_t taps = p.x.numel() / std::max<int64_t>(1, p.y.numel()) + d[0].taps * d[1].taps * d[2].taps;
+    int64_t taps = numel(p.x) / std::max<int64_t>(1, numel(p.y)) + d[0].taps * d[1].taps * d[2].taps;
     parallel(tasks, std::max<int64_t>(1, 32768 / (d[2].out * width * taps)), [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         int64_t row = t % rows, block = t / rows;
@@ -467,7 +467,7 @@ fl_status pool(const fl_launch* launch, const fl_pool_args* args) {
     with_types(p.x.dtype, [&](auto s, auto a) {
       using S = decltype(s);
       using A = decltype(a);
-      int64_t plane = p.x.numel() / (p.x.sizes[0] * p.x.sizes[1]);
+      int64_t plane = numel(p.x) / (p.x.sizes[0] * p.x.sizes[1]);
       if (sizeof(A) == 4 && plane > INT32_MAX)
         Pooling<S, std::conditional_t<std::is_integral_v<A>, int64_t, double>>(p).forward();
       else Pooling<S, A>(p).forward();

@@ -2,9 +2,9 @@
 // any thread may make any part.
 #include <cmath>
 
+#include "fl/author/space.h"
 #include "rows.h"
 #include "simd/random_kernels.h"
-#include "space.h"
 
 namespace sim {
 namespace {

@@ -8,11 +8,11 @@
 // not depend on the number of threads: equal inputs give equal bits.
 #include <memory>
 
+#include "fl/author/space.h"
 #include "program_use.h"
 #include "simd/convert.h"
 #include "simd/reduce_kernels.h"
 #include "sim.h"
-#include "space.h"
 
 namespace sim {
 namespace {

@@ -8,27 +8,6 @@
 namespace sim {
 namespace {
 
-// Whether distinct positions along the dimensions of `to` (those that the points
-// move along, and those that the indices choose from) are distinct addresses.
-bool apart(IndexWalk& walk) {
-  struct Dim {
-    int64_t size, stride;
-  } dims[FL_MAX_DIMS + FL_MAX_INDICES];
-  int n = 0;
-  const auto& space = walk.space();
-  for (int d = 0; d < space.ndim; ++d)
-    if (space.stride[d][1]) dims[n++] = {space.size[d], std::llabs(space.stride[d][1])};
-  for (int k = 0; k < walk.indices(); ++k)
-    if (walk.size(k) > 1) dims[n++] = {walk.size(k), std::llabs(walk.step(k))};
-  std::sort(dims, dims + n, [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
-  int64_t reach = 0;
-  for (int i = 0; i < n; ++i) {
-    if (dims[i].stride <= reach) return false;
-    reach += (dims[i].size - 1) * dims[i].stride;
-  }
-  return true;
-}
-
 template <int N>
 struct ScatterJob {
   Indexed<N> args;
@@ -40,7 +19,8 @@ struct ScatterJob {
     space.merge();
     const int64_t bytes = int64_t(dtype_size(args.to.dtype));
     int cut = -1;
-    if (apart(walk)) cut = walk.choose_cut([&](int d) { return space.stride[d][1] != 0; });
+    if (apart(space, 1, walk.indices(), walk.sizes(), walk.steps()))
+      cut = walk.choose_cut([&](int d) { return space.stride[d][1] != 0; });
     // Which of several values stays is open, and a processor stores up to 8 bytes whole.
     if (cut < 0 && sets && !context.deterministic() && bytes <= 8)
       cut = walk.choose_cut([](int) { return true; });

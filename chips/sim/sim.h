@@ -17,9 +17,12 @@
 #include <utility>
 #include <vector>
 
-#include "fl/ops.h"
+#include "fl/author/entry.h"
+#include "fl/author/tensor.h"
 
 namespace sim {
+
+using namespace fl::author;
 
 struct Device;
 struct Stream;
@@ -41,23 +44,12 @@ struct Tensor {
   Tensor(const Tensor& t);              // copies ndim entries
   Tensor& operator=(const Tensor& t);
   explicit operator bool() const { return data != nullptr; }
-  int64_t numel() const;
-  bool contiguous() const;  // row-major
   template <class T>
   T* as() const {
     return reinterpret_cast<T*>(data);
   }
 };
 inline Tensor optional(const fl_tensor* t) { return t ? Tensor(*t) : Tensor(); }
-
-inline size_t dtype_size(uint8_t dtype) {
-  static constexpr uint8_t bytes[] = {0,
-#define SIM_BYTES(name, value, bytes, text) bytes,
-                                      FL_DTYPE_MAP(SIM_BYTES)
-#undef SIM_BYTES
-  };
-  return bytes[dtype];
-}
 
 // What a running job knows: where it runs, and how to report a fault.
 struct Context {
@@ -111,14 +103,7 @@ fl_status submit(const fl_launch* launch, const char* name, Job&& job) {
 template <class F>
 void parallel(int64_t n, int64_t grain, F&& f);
 
-// The sentence for the status that is about to be returned (fl_host.set_error).
-void set_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
-const fl_host* host();
-
 // ------------------------------------------------------- the table's entries
-using Claims = std::vector<fl_claim>;
-constexpr uint32_t kAllDtypes = (1u << FL_DTYPE_COUNT) - 2;
-
 // clang-format off
 #define SIM_ENTRIES(X)                                                                     \
   X(copy) X(fill) X(pointwise) X(reduce) X(gemm) X(gather) X(scatter) X(random) X(softmax) \
@@ -127,12 +112,7 @@ constexpr uint32_t kAllDtypes = (1u << FL_DTYPE_COUNT) - 2;
   X(scan) X(sort) X(compact) X(spmm) X(fft)
 // clang-format on
 
-// fl_status gemm(const fl_launch*, const fl_gemm_args*);  void claim_gemm(Claims&);
-#define SIM_DECLARE(name)                                    \
-  fl_status name(const fl_launch*, const fl_##name##_args*); \
-  void claim_##name(Claims&);
-SIM_ENTRIES(SIM_DECLARE)
-#undef SIM_DECLARE
+SIM_ENTRIES(FL_AUTHOR_DECLARE)
 
 // A program made ready to run (pointwise.cpp); found by hash, lives for ever.
 // Reduce and gemm run their pre, post and epilogue programs through it.
@@ -189,19 +169,6 @@ inline Tensor& Tensor::operator=(const Tensor& t) {
   data = t.data, ndim = t.ndim, dtype = t.dtype;
   for (int i = 0; i < ndim; ++i) sizes[i] = t.sizes[i], strides[i] = t.strides[i];
   return *this;
-}
-inline int64_t Tensor::numel() const {
-  int64_t n = 1;
-  for (int i = 0; i < ndim; ++i) n *= sizes[i];
-  return n;
-}
-inline bool Tensor::contiguous() const {
-  int64_t expected = 1;
-  for (int i = ndim; i-- > 0;) {
-    if (sizes[i] != 1 && strides[i] != expected) return false;
-    expected *= sizes[i];
-  }
-  return true;
 }
 
 }  // namespace sim

@@ -1,8 +1,8 @@
 // Slices along an axis of one tensor or several: what scan and sort walk.
 #pragma once
 
+#include "fl/author/space.h"
 #include "rows.h"
-#include "space.h"
 
 namespace sim {
 

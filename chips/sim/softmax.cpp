@@ -2,9 +2,9 @@
 //
 // A slice is one row where the axis has the smallest stride; otherwise
 // kColumns neighbouring slices are worked on side by side in a buffer.
+#include "fl/author/space.h"
 #include "rows.h"
 #include "simd/row_kernels.h"
-#include "space.h"
 
 namespace sim {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fl/ops.h"
+#include "fl/author/tensor.h"
 
 namespace sim_test {
 
@@ -46,14 +46,7 @@ inline bool ran(fl_status status) {
          CHECK(wait() == FL_OK);
 }
 
-inline size_t bytes_of(int dtype) {
-  static const size_t bytes[] = {0,
-#define SIZE(name, value, bytes, text) bytes,
-                                 FL_DTYPE_MAP(SIZE)
-#undef SIZE
-  };
-  return bytes[dtype];
-}
+inline size_t bytes_of(int dtype) { return fl::author::dtype_size(static_cast<uint8_t>(dtype)); }
 inline const char* text_of(int dtype) {
   static const char* const text[] = {"none",
 #define TEXT(name, value, bytes, text) text,

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "check.h"
-#include "fl/ops.h"
+#include "fl/author/tensor.h"
 
 namespace sim_test {
 
@@ -131,14 +131,7 @@ inline fl_instr op(int opcode, uint8_t type, int a, int b = 0, int c = 0) {
           static_cast<uint16_t>(c),      0};
 }
 
-inline size_t bytes_of(int dtype) {
-  static const size_t bytes[] = {0,
-#define SIM_BYTES(name, value, n, text) n,
-                                 FL_DTYPE_MAP(SIM_BYTES)
-#undef SIM_BYTES
-  };
-  return bytes[dtype];
-}
+inline size_t bytes_of(int dtype) { return fl::author::dtype_size(static_cast<uint8_t>(dtype)); }
 
 inline int report(const char* what) {
   std::printf("%s: ", what);

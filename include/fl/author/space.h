@@ -8,7 +8,7 @@
 
 #include "fl/ops.h"
 
-namespace sim {
+namespace fl::author {
 
 // Up to K operands, `n` in use; strides in whatever unit the caller keeps
 // (bytes, mostly).  Outermost dimension first.
@@ -93,4 +93,34 @@ struct Cursor {
   int64_t left() const { return ndim ? space.size[ndim - 1] - at[ndim - 1] : 1; }
 };
 
-}  // namespace sim
+// A dimension that an address moves along; `stride` in any unit, of either sign.
+struct Extent {
+  int64_t size, stride;
+};
+// Whether distinct positions along the dimensions are distinct addresses: what is
+// written through them is then written once.  Enough, not necessary.  Sorts them.
+inline bool apart(Extent* dims, int n) {
+  auto step = [](const Extent& e) { return std::llabs(e.stride); };
+  std::sort(dims, dims + n, [&](const Extent& a, const Extent& b) { return step(a) < step(b); });
+  int64_t reach = 0;
+  for (int i = 0; i < n; ++i) {
+    if (dims[i].size == 1) continue;
+    if (step(dims[i]) <= reach) return false;
+    reach += (dims[i].size - 1) * step(dims[i]);
+  }
+  return true;
+}
+// Of a scatter's target: the points' own dimensions, where operand `to` moves, and
+// those that the indices choose from, in the space's unit.
+template <int K>
+bool apart(const Space<K>& space, int to, int n_indices, const int64_t* index_size,
+           const int64_t* index_step) {
+  Extent dims[FL_MAX_DIMS + FL_MAX_INDICES];
+  int n = 0;
+  for (int d = 0; d < space.ndim; ++d)
+    if (space.stride[d][to]) dims[n++] = {space.size[d], space.stride[d][to]};
+  for (int k = 0; k < n_indices; ++k) dims[n++] = {index_size[k], index_step[k]};
+  return apart(dims, n);
+}
+
+}  // namespace fl::author
