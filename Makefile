@@ -8,11 +8,19 @@
 # make clean  remove what was built; the environment stays
 #
 # Needs Python 3.10 or later, a C++20 compiler, make and pip; the rest comes from pip.
+# TORCH=2.14.1 does any of it for that version of PyTorch, in an environment and a build folder of its own.
 PYTHON ?= python3
 TORCH ?= 2.13.0
 TESTS ?= tests
 JOBS ?= 2
-BIN := .venv/bin
+ifeq ($(TORCH),2.13.0)
+VENV := .venv
+BUILD := build
+else
+VENV := .venv-$(TORCH)
+BUILD := build-$(TORCH)
+endif
+BIN := $(VENV)/bin
 
 SOURCES := $(shell find src chips/sim include kit CMakeLists.txt pyproject.toml README.md -type f) \
            $(shell find torch_fl -name '*.py')
@@ -24,31 +32,32 @@ SANITIZED_THREAD := allocator_test config_test program_test registry_test runtim
 
 .PHONY: demo test test-opencl opdb bench fuzz lint tidy install clean
 
-demo: .venv/installed
+demo: $(VENV)/installed
 	$(BIN)/torch-fl run examples/train_resnet.py
 	$(BIN)/torch-fl run examples/train_gpt.py --steps 150
 
-install: .venv/installed
+install: $(VENV)/installed
 
 # One stamp a stage: nothing is repeated that has not changed.
-.venv/ready: requirements.txt Makefile
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+$(VENV)/ready: requirements.txt Makefile
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import sys; assert sys.version_info >= (3, 10), "torch-fl needs Python 3.10 or later; try: make PYTHON=python3.12"'
 	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" -r requirements.txt
 	touch $@
 
 # --no-build-isolation and --no-deps: the PyTorch that is there is the one to build for, and no other is fetched.
-.venv/installed: .venv/ready $(SOURCES)
-	rm -rf dist
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
-	$(BIN)/python -m pip install --quiet --no-deps --no-index --force-reinstall dist/*.whl
+$(VENV)/installed: $(VENV)/ready $(SOURCES)
+	rm -rf dist/$(TORCH)
+	PATH="$(CURDIR)/$(BIN):$$PATH" SKBUILD_BUILD_DIR=$(BUILD) \
+		$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist/$(TORCH) .
+	$(BIN)/python -m pip install --quiet --no-deps --no-index --force-reinstall dist/$(TORCH)/*.whl
 	touch $@
 
-.venv/test-ready: requirements-test.txt .venv/ready
+$(VENV)/test-ready: requirements-test.txt $(VENV)/ready
 	$(BIN)/python -m pip install --quiet -r requirements-test.txt
 	touch $@
 
-test: .venv/installed .venv/test-ready lint
+test: $(VENV)/installed $(VENV)/test-ready lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/sanitize.sh address $(SANITIZED_ADDRESS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/sanitize.sh thread $(SANITIZED_THREAD)
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(TESTS)
@@ -57,22 +66,22 @@ test: .venv/installed .venv/test-ready lint
 FUZZ_SECONDS ?= 1800
 FUZZ_SEED ?= 1
 FUZZ_PROGRAMS ?= 100000000
-fuzz: .venv/installed .venv/test-ready
+fuzz: $(VENV)/installed $(VENV)/test-ready
 	$(BIN)/python -W ignore tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --programs $(FUZZ_PROGRAMS) --jobs $(JOBS)
 
-test-opencl: .venv/installed .venv/test-ready
+test-opencl: $(VENV)/installed $(VENV)/test-ready
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --force-reinstall ./chips/opencl
 	$(BIN)/fl-kit "$$($(BIN)/python -c 'import torch_fl_opencl; print(*torch_fl_opencl.libraries())')"
 	$(BIN)/pytest chips/opencl/tests
 
-opdb: .venv/installed .venv/test-ready
+opdb: $(VENV)/installed $(VENV)/test-ready
 	$(BIN)/pytest -n $(JOBS) tests/opdb --every
 
-bench: .venv/installed
+bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/ops.py --out benchmarks/OPERATORS.md
 
-lint: .venv/test-ready tidy
+lint: $(VENV)/test-ready tidy
 	$(BIN)/ruff check .
 	find src chips kit tests include \( -name '*.cpp' -o -name '*.h' -o -name '*.c' \) | xargs $(BIN)/clang-format --dry-run --Werror
 
@@ -83,7 +92,7 @@ tidy: build-tidy/compile_commands.json
 	@$(MAKE) --no-print-directory -k -j $(JOBS) $(TIDY:%=build-tidy/%.passed)
 
 # FL_SANITIZE: chips/sim/simd at one processor level.
-build-tidy/compile_commands.json: .venv/test-ready $(shell find CMakeLists.txt src chips kit tests benchmarks -name CMakeLists.txt)
+build-tidy/compile_commands.json: $(VENV)/test-ready $(shell find CMakeLists.txt src chips kit tests benchmarks -name CMakeLists.txt)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B build-tidy -DFL_BRIDGE=OFF -DFL_SANITIZE=address > /dev/null
 	touch $@
 
@@ -93,4 +102,4 @@ build-tidy/%.passed: % .clang-tidy $(shell find src include kit chips -name '*.h
 	@mkdir -p $(@D) && touch $@
 
 clean:
-	rm -rf build build-* dist torch_fl/_bridge_*.so torch_fl/chips torch_fl/lib .venv/installed
+	rm -rf build build-* dist torch_fl/_bridge_*.so torch_fl/chips torch_fl/lib .venv*/installed
