@@ -29,7 +29,7 @@ LIMIT = 60.0  # seconds a program may take
 
 
 def child(function, devices: int, timeout: float):
-    """function() in a forked process: (result, None), or (None, how the process ended)."""
+    """function() in a forked process: (result, None), or (the last seed, how the process ended)."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -39,10 +39,13 @@ def child(function, devices: int, timeout: float):
             os.environ["FL_SIM_DEVICES"] = str(devices)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             with os.fdopen(write, "wb") as pipe:
-                pickle.dump(function(lambda seed: _note(pipe, seed)), pipe)
+                try:
+                    result = function(lambda seed: _note(pipe, seed))
+                except Exception as error:
+                    traceback.print_exc()
+                    result = f"the fuzzer itself fails: {type(error).__name__}: {error}"
+                pickle.dump(result, pipe)
             status = 0
-        except BaseException:  # a fault of the fuzzer itself
-            traceback.print_exc()
         finally:
             os._exit(status)
     os.close(write)
@@ -62,7 +65,7 @@ def child(function, devices: int, timeout: float):
                 seed, deadline = result, time.monotonic() + timeout
                 continue
             os.waitpid(pid, 0)
-            return result, None
+            return (seed, result) if isinstance(result, str) else (result, None)
     status = os.waitpid(pid, 0)[1]
     return seed, f"ends the process: {_ending(status)}"
 
@@ -115,8 +118,6 @@ def failure_of(program: Program) -> str | None:
             replay(program)
         except Difference as difference:
             return {"text": difference.text}
-        except ValueError:  # the lines left do not run by themselves
-            return {"text": None}
         return {"text": None}
 
     result, ending = child(work, program.devices, LIMIT)
