@@ -314,7 +314,7 @@ void fill_on_device(Op& op, const Tensor& to, const at::Scalar& value) {
     static Programs programs;
     const fl_program* program =
         programs.get(view.dtype, [&](Builder& b) { b.store(0, b.scalar(0, type), view.dtype); });
-    fl_scalar number = to_scalar(stored, type);
+    fl_scalar number = to_scalar(stored, view.dtype == FL_U64 ? view.dtype : type);
     const fl_tensor* shown[] = {&view};
     return pointwise(call, {program, nullptr, &view, &number}, shown, 1);
   };

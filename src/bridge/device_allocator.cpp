@@ -52,9 +52,6 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   }
 
   c10::DeleterFnPtr raw_deleter() const override { return &delete_block; }
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
-    return data.get_deleter() == &delete_block;
-  }
 
   // Neither device nor stream arrives here: the device is the memory's, the
   // stream its current one.

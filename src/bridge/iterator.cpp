@@ -1,7 +1,7 @@
 // TensorIterator → pointwise program → launch.
 #include "bridge/iterator.h"
 
-#include <ATen/Dispatch.h>
+#include <ATen/Dispatch_v2.h>
 #include <c10/util/Load.h>
 
 #include <atomic>
@@ -253,7 +253,8 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
     inputs[n_inputs++] = views.tensors[operand];
   }
   for (int k = 0; k < n_scalars; ++k) {
-    numbers[n] = to_scalar(scalars[k], type);
+    // 64 unsigned bits, of which the register takes the lot.
+    numbers[n] = to_scalar(scalars[k], common == at::kUInt64 ? uint8_t{FL_U64} : type);
     if (c10::isIntegralType(common, false)) numbers[n].v.i = wrap(numbers[n].v.i, common);
     ++n;
   }
@@ -286,9 +287,18 @@ Tensor empty_as_asked(const at::TensorOptions& options, IntArrayRef sizes, IntAr
 }
 
 void check_fits(const at::Scalar& value, ScalarType type) {
-  if (to_dtype(type) == FL_NONE || c10::isFloat8Type(type) || c10::isBarebonesUnsignedType(type)) return;
-  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kBool, at::kHalf, at::kBFloat16, at::kComplexHalf, type,
-                                         "check_fits", [&] { (void)value.to<scalar_t>(); });
+  if (to_dtype(type) == FL_NONE || c10::isFloat8Type(type)) return;
+  AT_DISPATCH_V2(type, "check_fits", AT_WRAP([&] { (void)value.to<scalar_t>(); }),
+                 AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kBool,
+                 at::kHalf, at::kBFloat16, at::kComplexHalf);
+}
+
+void warn_of_expanded(const char* name, const char* indexing) {
+  TORCH_WARN(
+      "Use of ", name,
+      " on expanded tensors is deprecated. Please clone() the tensor before performing this operation. "
+      "This also applies to advanced indexing e.g. ",
+      indexing);
 }
 
 // ------------------------------------------------------------- on the host

@@ -42,6 +42,9 @@ void run_on_host(Op& op, at::TensorIteratorBase& iter, F&& cpu_kernel, bool prom
 // be converted to type uint8_t without overflow".
 void check_fits(const at::Scalar& value, ScalarType type);
 
+// What PyTorch says where an operator writes several times to one place.
+void warn_of_expanded(const char* name, const char* indexing);
+
 // The result of a structured operator as its shape function asks for it: with strides, or, where all operands
 // are channels-last, with a memory format and none.
 Tensor empty_as_asked(const at::TensorOptions& options, IntArrayRef sizes, IntArrayRef strides);

@@ -245,12 +245,22 @@ FORMULA_OF_OUTPUT(masked_fill, "aten::masked_fill_", select(nonzero(y), z, x))
 static at::TensorIterator masked_fill_iterator(const Tensor& self, const Tensor& mask, const Tensor* value) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
               mask.scalar_type());
-  at::assert_no_internal_overlap(self);
   at::assert_no_partial_overlap(self, mask);
   c10::MaybeOwned<Tensor> expanded = at::expand_inplace(self, mask, "masked_fill_");
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
-  config.add_output(self).add_const_input(self).add_owned_const_input(*expanded);
+  if (C10_UNLIKELY(at::has_internal_overlap(self) == at::MemOverlap::Yes)) {
+    warn_of_expanded("masked_fill_", "tensor[mask] = scalar");
+    // Elements in one place are filled when any of them is.
+    at::DimVector shared;
+    Tensor place = self;
+    for (int64_t d = 0; d < self.dim(); ++d)
+      if (self.stride(d) == 0 && self.size(d) > 1) shared.push_back(d), place = place.narrow(d, 0, 1);
+    config.add_owned_output(place).add_owned_const_input(place);
+    config.add_owned_const_input(expanded->any(shared, /*keepdim=*/true));
+  } else {
+    config.add_output(self).add_const_input(self).add_owned_const_input(*expanded);
+  }
   if (value) config.add_const_input(*value);
   return config.build();
 }

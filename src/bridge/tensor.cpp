@@ -57,6 +57,9 @@ fl_scalar to_scalar(const at::Scalar& value, uint8_t type) {
     case FL_BOOL:
       s.v.i = value.toBool();
       return s;
+    case FL_U64:
+      s.v.i = static_cast<int64_t>(value.to<uint64_t>());
+      return s;
     default:
       s.v.i = value.isComplex()         ? static_cast<int64_t>(value.toComplexDouble().real())
               : value.isFloatingPoint() ? static_cast<int64_t>(value.toDouble())
@@ -84,6 +87,11 @@ void fill_if_deterministic(const Tensor& t) {
     at::native::fill_empty_deterministic_(const_cast<Tensor&>(t));
 }
 
+void warn_of_complex_half(ScalarType dtype) {
+  if (C10_UNLIKELY(dtype == at::kComplexHalf))
+    TORCH_WARN_ONCE("ComplexHalf support is experimental and many operators don't support it yet.");
+}
+
 Tensor make_tensor(c10::Device device, size_t bytes, ScalarType dtype) {
   return guarded([&] {
     return at::detail::make_tensor<c10::TensorImpl>(make_storage(device, bytes), kKeys,
@@ -103,6 +111,7 @@ Tensor empty(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<at
   at::detail::check_size_nonnegative(size);
   c10::Device d = device_or_current(device);
   ScalarType type = c10::dtype_or_default(dtype);
+  warn_of_complex_half(type);
   Tensor t = make_tensor(d, at::detail::computeStorageNbytesContiguous(size, c10::elementSize(type)), type);
   if (size.size() != 1 || size[0] != 0) t.unsafeGetTensorImpl()->generic_set_sizes_contiguous(size);
   if (format && *format != at::MemoryFormat::Contiguous)
@@ -116,7 +125,9 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarT
                      std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   at::detail::check_size_nonnegative(size);
-  Tensor t = empty_on(device_or_current(device), size, stride, c10::dtype_or_default(dtype));
+  ScalarType type = c10::dtype_or_default(dtype);
+  warn_of_complex_half(type);
+  Tensor t = empty_on(device_or_current(device), size, stride, type);
   fill_if_deterministic(t);
   return t;
 }
@@ -189,6 +200,17 @@ Tensor& set_nothing(Tensor& self) {
   return set_storage(self, std::move(storage), 0, {0}, {});
 }
 
+// At once.  A lazy clone shares memory until one of the two is written to, and kernels here take the address
+// of what they write as of what they read.
+Tensor lazy_clone(const Tensor& self) {
+  const c10::Storage& from = self.storage();
+  auto bytes = self.options().dtype(at::kByte);
+  const int64_t size = static_cast<int64_t>(from.nbytes());
+  Tensor copy = at::empty({0}, bytes).set_(from, 0, {size}, {1}).clone();
+  return at::empty({0}, self.options())
+      .set_(copy.storage(), self.storage_offset(), self.sizes(), self.strides());
+}
+
 }  // namespace
 
 Tensor empty_on(c10::Device device, IntArrayRef sizes, IntArrayRef strides, ScalarType dtype) {
@@ -209,6 +231,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
   m.impl("_efficientzerotensor", efficient_zero_tensor);
+  m.impl("_lazy_clone", lazy_clone);
   m.impl("resize_", resize_);
   m.impl("set_.source_Storage_storage_offset", set_storage);
   m.impl("set_.source_Storage", set_whole_storage);

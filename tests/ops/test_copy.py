@@ -144,3 +144,34 @@ def test_parts_of_complex_numbers_both_ways(dtype):
             assert torch.equal((part(d) + 1).cpu(), part(z) + 1)
             assert torch.equal((part(d).flip(1) + part(d)).cpu(), part(z).flip(1) + part(z))
             assert torch.equal(part(d).flip(1).to(torch.bfloat16).cpu(), part(z).flip(1).to(torch.bfloat16))
+
+
+@pytest.mark.parametrize("write_to", ["original", "view", "clone"])
+def test_lazy_clone(write_to):
+    """Whoever is written to, the other keeps its values, and memory is freed once."""
+    for x in (torch.arange(12.0).view(3, 4), torch.arange(12.0).view(3, 4).t()[1:], torch.zeros(0), torch.ones(1).expand(5)):
+        there = to_device(x)
+        clone = there._lazy_clone()
+        assert clone.stride() == x.stride() and clone.storage_offset() == x.storage_offset()
+        target = {"original": there, "view": there.view_as(there), "clone": clone}[write_to]
+        target[:1] += 1
+        changed = to_device(x, "cpu")
+        changed[:1] += 1
+        assert_same(there, x if write_to == "clone" else changed)
+        assert_same(clone, changed if write_to == "clone" else x)
+        del there, target, clone
+
+
+def test_complex_half_is_experimental():
+    run_child(
+        """
+        import warnings
+        import torch
+        for make in (lambda: torch.empty(2, dtype=torch.complex32, device="fl"),
+                     lambda: torch.empty_strided((2, 2), (1, 2), dtype=torch.complex32, device="fl")):
+            with warnings.catch_warnings(record=True) as caught:
+                torch.set_warn_always(True)
+                make()
+            assert ["ComplexHalf support is experimental" in str(w.message) for w in caught] == [True], caught
+        """
+    )

@@ -188,3 +188,19 @@ def test_out_must_not_overlap():
             f()
     with pytest.raises(RuntimeError, match="same device"):
         torch.gather(x.cpu(), 0, i)
+
+
+def test_elements_that_share_memory():
+    """Expanded tensors are written to with a warning; one place is filled when any of its elements is."""
+    mask = torch.eye(4, dtype=torch.bool)
+    for value in (5.0, torch.tensor(5.0)):
+        for place in (torch.zeros(1), torch.zeros(4, 1)):
+            with pytest.warns(UserWarning, match="masked_fill_ on expanded tensors"):
+                check(lambda t, m, v: t.expand(4, 4).masked_fill_(m, v), place, mask, value)
+    with pytest.warns(UserWarning, match="masked_fill_ on expanded tensors"):
+        check(lambda t, m: t.expand(4, 4).masked_fill_(m, 5), torch.ones(1), torch.zeros(4, 4, dtype=torch.bool))
+    with pytest.warns(UserWarning, match="index_fill_ on expanded tensors"):
+        check(lambda t, i: t.expand(4).index_fill_(0, i, 3), torch.zeros(1), torch.tensor([1, 3]))
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        i = torch.arange(4, device=DEVICE)
+        i.index_fill_(0, i, 1)

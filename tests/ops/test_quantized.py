@@ -208,3 +208,19 @@ def test_second_device():
     assert t.device.index == 1
     same_quantized(t.to("fl:0"), torch.quantize_per_tensor(tensor(5), 0.1, 0, torch.qint8))
     assert to_device(tensor(1)).device.index == 0
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_moves(dtype):
+    x = tensor(4, 3, 5) * 3
+    here = torch.quantize_per_tensor(x, 0.1, 5, dtype)
+    there = torch.quantize_per_tensor(x.to("fl"), 0.1, 5, dtype)
+    i = torch.tensor([2, 0, 0])
+    with no_fallback():
+        same_quantized(there.flip(0, -1), here.flip(0, -1))
+        same_quantized(there.transpose(0, 1).flip(1), here.transpose(0, 1).flip(1))
+        same_quantized(there.index_select(1, i.to("fl")), here.index_select(1, i))
+    scales = torch.full((3,), 0.1)
+    channels = torch.quantize_per_channel(x.to("fl"), scales.to("fl"), scales.to("fl").long(), 1, dtype)
+    with pytest.raises(RuntimeError, match="quantized per tensor"):
+        channels.flip(0)

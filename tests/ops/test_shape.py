@@ -137,3 +137,21 @@ def test_narrow_copy_and_types_of_cat():
     assert torch.equal(torch.narrow_copy(x.to(DEVICE), 1, 0, 0).cpu(), x[:, :0])
     with pytest.raises(TypeError, match="can't be cast"):
         torch.cat([x.to(DEVICE)], out=torch.empty(4, 3, dtype=torch.int32, device=DEVICE))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64], ids=str)
+def test_numbers_of_unsigned_types(dtype):
+    top = 2 ** (8 * dtype.itemsize) - 1
+    with no_fallback():
+        for number in (0, 1, top // 2 + 1, top, -1):
+            check(lambda d, n: torch.full((3, 5), n, dtype=dtype, device=d.device)[:, 1:], torch.ones(()), number)
+            check(lambda t, n: t.fill_(n), torch.zeros(4, 6, dtype=dtype)[:, ::2], number)
+    for number in (2.0 * top, 1e30, float("nan")):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            torch.zeros(3, dtype=dtype, device=DEVICE).fill_(number)
+
+
+def test_ranges_into_one_place():
+    for fill in (torch.linspace, torch.logspace):
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            fill(1, 10, 10, out=torch.zeros(1, device=DEVICE).expand(10))

@@ -192,6 +192,22 @@ bool equal(const Tensor& self, const Tensor& other) {
   return at::equal(integers_of(self), integers_of(other));
 }
 
+// The same elements in other places: their integers are moved.
+template <class Move>
+Tensor moved(Op& op, const Tensor& self, Move&& move) {
+  TORCH_CHECK(self.qscheme() == at::kPerTensorAffine, op.name, " takes tensors quantized per tensor, not ",
+              c10::toString(self.qscheme()));
+  return at::_make_per_tensor_quantized_tensor(move(integers_of(self)), self.q_scale(), self.q_zero_point());
+}
+Tensor flip(const Tensor& self, IntArrayRef dims) {
+  static Op op("aten::flip");
+  return moved(op, self, [&](const Tensor& integers) { return integers.flip(dims); });
+}
+Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
+  static Op op("aten::index_select");
+  return moved(op, self, [&](const Tensor& integers) { return integers.index_select(dim, index); });
+}
+
 // ---------------------------------------------------------------------- copies
 // The quantizer of `from`, for a tensor on another device.
 at::QuantizerPtr quantizer_on(const Tensor& from, c10::Device device) {
@@ -300,6 +316,8 @@ TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
   m.impl("q_per_channel_axis", TORCH_FN(at::native::q_per_channel_axis));
   m.impl("qscheme", TORCH_FN(at::native::qscheme_quant));
   m.impl("int_repr", int_repr);
+  m.impl("flip", flip);
+  m.impl("index_select", index_select);
   m.impl("equal", equal);
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);

@@ -4,6 +4,7 @@
 #include <ATen/ops/index_add_meta.h>
 #include <ATen/ops/index_copy_meta.h>
 
+#include "bridge/iterator.h"
 #include "bridge/ops/indexing.h"
 
 namespace fl::bridge {
@@ -121,6 +122,9 @@ Tensor& index_fill_tensor(Tensor& self, int64_t dim, const Tensor& index, const 
               " dimension(s).");
   TORCH_CHECK_INDEX(index.scalar_type() == at::kLong, "index_fill_(): Expected dtype int64 for index.");
   TORCH_CHECK(index.dim() <= 1, "Index has to be a vector/scalar");
+  at::assert_no_overlap(self, index);
+  if (C10_UNLIKELY(at::has_internal_overlap(self) == at::MemOverlap::Yes))
+    warn_of_expanded("index_fill_", "tensor[mask] = scalar");
   dim = at::maybe_wrap_dim(dim, std::max<int64_t>(1, self.dim()));
   at::DimVector sizes(at_least_1d(self).sizes());
   sizes[dim] = index.numel();

@@ -1,6 +1,6 @@
 // Operators that move elements or make them from their position: cat, flip,
 // roll, triangles, ranges.
-#include <ATen/Dispatch.h>
+#include <ATen/Dispatch_v2.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/native/RangeFactories.h>
@@ -282,9 +282,9 @@ void spaced_into(Call& call, const Tensor& out, const at::Scalar& start, const a
 // not fit.
 at::Scalar held(const at::Scalar& value, ScalarType dtype) {
   at::Scalar result = value;
-  if (c10::isBarebonesUnsignedType(dtype)) return result;
-  AT_DISPATCH_ALL_TYPES_AND_COMPLEX_AND4(at::kBool, at::kHalf, at::kBFloat16, at::kComplexHalf, dtype, "held",
-                                         [&] { result = value.to<scalar_t>(); });
+  AT_DISPATCH_V2(dtype, "held", AT_WRAP([&] { result = value.to<scalar_t>(); }),
+                 AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES), at::kBool,
+                 at::kHalf, at::kBFloat16, at::kComplexHalf);
   return result;
 }
 
@@ -305,6 +305,7 @@ Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t ste
                               "'");
   if (out.numel() != steps) out.resize_({steps});
   if (steps == 0) return out;
+  at::assert_no_internal_overlap(out);
   Call call(op, out);
   at::Scalar number = base, last = steps == 1 ? start : end;
   // One step alone is not rounded to an integer first.
