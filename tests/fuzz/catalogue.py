@@ -576,6 +576,7 @@ def norms(g):
             f"F.layer_norm({a}, ({t.shape[-1]},))",
             f"F.rms_norm({a}, ({t.shape[-1]},))",
             f"F.normalize({a}, dim=-1)",
+            f"torch._weight_norm({a}, {a}.flatten()[: {t.shape[0]}].reshape(-1, *[1] * {t.dim() - 1}), 0)",
             f"F.batch_norm({a}, None, None, training=True)",
         )
     )

@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.nn.functional as F
 from family import assert_same, check, layouts, no_fallback, tensor, to_device
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -183,3 +184,27 @@ def test_errors():
         torch.mm(a, b.double()[:4])
     with pytest.raises(RuntimeError, match="same device"):
         torch.mm(a, tensor(4, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_grouped_mm(dtype):
+    # Experts' products; the second has no rows.
+    ends = torch.tensor([2, 2, 12], dtype=torch.int32)
+
+    def product(a, b, ends):
+        return F.grouped_mm(a, b, offs=ends)
+
+    transposed = tensor(16, 12, dtype=dtype).t()  # PyTorch refuses strides that are no multiples of 16 bytes
+    for a in (tensor(12, 16, dtype=dtype), transposed if dtype.itemsize == 4 else tensor(12, 32, dtype=dtype)[:, 16:]):
+        for b in (tensor(3, 16, 8, dtype=dtype), tensor(3, 8, 16, dtype=dtype).transpose(1, 2)):
+            with no_fallback():
+                check(product, a.requires_grad_(), b.requires_grad_(), ends, grad=True)
+            # PyTorch leaves rows beyond the last offset as they are.
+            check(lambda a, b, ends: product(a, b, ends)[:9], a.detach(), b.detach(), ends - ends // 4)
+    with no_fallback():
+        check(F.grouped_mm, tensor(3, 4, 16, dtype=dtype), tensor(3, 16, 8, dtype=dtype))
+        ends = torch.tensor([3, 7, 16], dtype=torch.int32)
+        check(product, tensor(8, 16, dtype=dtype), tensor(16, 24, dtype=dtype), ends)
+    with pytest.raises(RuntimeError):
+        F.grouped_mm(to_device(tensor(4, 16, dtype=dtype)), to_device(tensor(1, 8, 8, dtype=dtype)),
+                     offs=to_device(ends[:1]))  # fmt: skip

@@ -35,6 +35,47 @@ def test_histc(dtype):
         to_device(x).histc(10)
 
 
+def counted(values, bins, low, high):
+    """histc of integers, as CUDA counts them: by whole arithmetic."""
+    if low == high:
+        low, high = (min(values), max(values)) if values else (low, high)
+    if low == high:
+        low, high = low - 1, high + 1
+    counts = [0] * bins
+    for v in values:
+        if low <= v <= high:
+            counts[min((v - low) * bins // (high - low), bins - 1)] += 1
+    return counts
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8])
+def test_histc_of_integers(dtype):
+    # The CPU has none of them.  Public code counts the tokens of each expert with it on "cuda".
+    x = tensor(3, 40, dtype=dtype, low=0, high=9)
+    for t in (x, x.t(), x[:, ::3], x[:, :0], x[1, 7]):
+        for bins, low, high in ((9, 0, 8), (4, 0, 3), (5, 2, 7), (100, 0, 0), (1, 0, 9), (7, -3, 30)):
+            there = t.to("fl:1") if bins == 1 else to_device(t)
+            with no_fallback():
+                out = torch.histc(there, bins, low, high)
+            assert out.dtype == dtype and out.device == there.device
+            assert out.tolist() == counted(t.flatten().tolist(), bins, low, high)
+    out = torch.empty(2, dtype=dtype, device="fl")
+    with pytest.warns(UserWarning, match="resize"):
+        torch.histc(to_device(x), 3, 0, 8, out=out)
+    assert out.tolist() == counted(x.flatten().tolist(), 3, 0, 8)
+
+
+def test_histc_of_integers_refuses():
+    x = to_device(torch.tensor([-(2**62), 2**62]))
+    for arguments, error in (((0,), RuntimeError), ((3, 5, 1), RuntimeError), ((3,), NotImplementedError)):
+        with pytest.raises(error, match=r"torch\.histc\(\)"):
+            torch.histc(x, *arguments)
+    with pytest.raises(RuntimeError, match="one dtype"):
+        torch.histc(x, 3, 0, 1, out=torch.empty(3, device="fl"))
+    with pytest.raises(NotImplementedError, match="Bool"):
+        torch.histc(x > 0, 3)
+
+
 @pytest.mark.parametrize("density", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_histogram(density, weighted):

@@ -160,3 +160,40 @@ def test_rms_norm(dtype):
             grad=True,
             **loose(dtype),
         )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(4, 3, 5), (6, 7), (5,), (3, 0, 2), (2, 3, 4, 5)])
+def test_weight_norm(dtype, shape):
+    for dim in {0, len(shape) - 1}:
+        lengths = [size if d == dim else 1 for d, size in enumerate(shape)]
+        for v in (
+            tensor(*shape, dtype=dtype),
+            tensor(*shape[::-1], dtype=dtype).permute(*range(len(shape))[::-1]),
+        ):
+            g = tensor(*lengths, dtype=dtype, seed=3)
+            with no_fallback():
+                check(lambda v, g, dim=dim: torch._weight_norm(v, g, dim), v.requires_grad_(), g.requires_grad_(), grad=True,
+                      **loose(dtype))  # fmt: skip
+    w, norm = torch._weight_norm_interface(
+        to_device(tensor(4, 3, dtype=dtype)), to_device(tensor(4, 1, dtype=dtype))
+    )
+    assert w.dtype == dtype and norm.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+
+
+def test_weight_norm_of_modules_twice_differentiable():
+    here = torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv1d(4, 6, 3), dim=2)
+    there = copy.deepcopy(here).to("fl:1")
+    x = tensor(2, 4, 9)
+    results = []
+    for layer, batch in ((here, x), (there, x.to("fl:1"))):
+        parameters = list(layer.parameters())
+        (g,) = torch.autograd.grad(layer(batch).square().sum(), parameters[1:2], create_graph=True)
+        results.append(torch.autograd.grad(g.square().sum(), parameters))
+    assert_same(*results[::-1], rtol=1e-4, atol=1e-3)
+    zero = torch.zeros(2, 3)
+    check(lambda v, g: torch._weight_norm(v, g, 0), zero, torch.ones(2, 1))
+    with pytest.raises(RuntimeError, match="lengths"):
+        torch._weight_norm_interface(to_device(zero), to_device(torch.ones(1, 1)))
+    with pytest.raises(RuntimeError, match="first or the last"):
+        torch._weight_norm_interface(to_device(torch.zeros(2, 3, 4)), to_device(torch.ones(1, 3, 1)), 1)

@@ -26,11 +26,15 @@ Tensor divided(Call& call, const Tensor& x, const Tensor& first, const Tensor& l
     Expr v{&b, b.load(0, type)}, low{&b, b.load(1, type)}, high{&b, b.load(2, type)},
         count{&b, b.scalar(0, type)}, n{&b, b.scalar(1, FL_I64)};
     Expr inside = (v >= low) & (v <= high);  // not NaN
-    Expr bin = select(inside, (v - low) * count / (high - low), v.like(0)).cast(FL_I64);
+    // Of integers, PyTorch on CUDA takes the whole part of the quotient too.
+    Expr scaled = (v - low) * count;
+    scaled = v.is_real() ? scaled / (high - low) : apply(FL_OP_DIV_TRUNC, scaled, high - low);
+    Expr bin = select(inside, scaled, v.like(0)).cast(FL_I64);
     b.store(0, select(inside, min(bin, n - 1), n).v, FL_I64);
   });
+  const bool whole = c10::isIntegralType(x.scalar_type(), false);
   if (!run_program(call, program, {&out}, {&x, &first, &last},
-                   {scalar_f(static_cast<double>(bins)), scalar_i(bins)}))
+                   {whole ? scalar_i(bins) : scalar_f(static_cast<double>(bins)), scalar_i(bins)}))
     throw_refused(call, "pointwise", x.scalar_type());
   return out;
 }
@@ -120,6 +124,48 @@ void outer_edges(const Tensor& input, const int64_t dims, std::vector<double>& l
   std::copy(values + dims, values + 2 * dims, right.begin());
 }
 
+// Integers, which CUDA counts and PyTorch's CPU does not: in 64 bits, by whole arithmetic.
+Tensor& histc_of_integers(const Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max,
+                          Tensor& out) {
+  static Op op("aten::histc");
+  Call call(op, self);
+  call.composed();
+  TORCH_CHECK(bins > 0, "torch.histc(): bins must be > 0, not ", bins);
+  TORCH_CHECK(out.scalar_type() == self.scalar_type(),
+              "torch.histc(): input and out have one dtype; input is ", self.scalar_type(), ", out ",
+              out.scalar_type());
+  int64_t low = min.to<int64_t>(), high = max.to<int64_t>(), most;
+  if (low == high && self.numel()) {
+    auto [least, greatest] = at::aminmax(self);
+    Tensor both = at::stack({least, greatest}).to(at::kLong).cpu();
+    low = both.const_data_ptr<int64_t>()[0], high = both.const_data_ptr<int64_t>()[1];
+  }
+  if (low == high) --low, ++high;
+  TORCH_CHECK(low < high, "torch.histc(): max must be larger than min; they are ", high, " and ", low);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !__builtin_sub_overflow(high, low, &most) && !__builtin_mul_overflow(most, bins, &most),
+      "torch.histc(): ", bins, " bins over the integers from ", low, " to ", high,
+      " need more than 64 bits; convert the input to float64");
+  Tensor x = self.to(at::kLong).flatten(), edge = at::empty({2}, x.options());
+  edge[0].fill_(low), edge[1].fill_(high);
+  Tensor bin = divided(call, x, edge[0], edge[1], bins);
+  Tensor counts =
+      at::zeros({bins + 1}, x.options()).scatter_add_(0, bin, at::ones({1}, x.options()).expand_as(bin));
+  at::native::resize_output(out, {bins});
+  return out.copy_(counts.narrow(0, 0, bins));
+}
+bool has_integers(const Tensor& self) { return c10::isIntegralType(self.scalar_type(), false); }
+Tensor& histc_out(const Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max,
+                  Tensor& out) {
+  return has_integers(self) ? histc_of_integers(self, bins, min, max, out)
+                            : at::native::histogram_histc_out(self, bins, min, max, out);
+}
+Tensor histc(const Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  if (!has_integers(self)) return at::native::histogram_histc(self, bins, min, max);
+  Tensor out = at::empty({0}, self.options());
+  return histc_of_integers(self, bins, min, max, out);
+}
+
 Tensor bincount(const Tensor& self, const std::optional<Tensor>& weights, c10::SymInt minlength_in) {
   static Op op("aten::bincount");
   const int64_t minlength = minlength_in.expect_int();
@@ -150,8 +196,8 @@ Tensor bincount(const Tensor& self, const std::optional<Tensor>& weights, c10::S
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("bincount", bincount);
-  m.impl("histc", at::native::histogram_histc);
-  m.impl("histc.out", at::native::histogram_histc_out);
+  m.impl("histc", histc);
+  m.impl("histc.out", histc_out);
 #define IMPL(name, overload, function) \
   m.impl(#name "." #overload, static_cast<at::_ops::name##_##overload::schema*>(&at::native::function));
   IMPL(histogram, bin_ct, histogram)
