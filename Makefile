@@ -53,8 +53,9 @@ $(VENV)/installed: $(VENV)/ready $(SOURCES)
 	$(BIN)/python -m pip install --quiet --no-deps --no-index --force-reinstall dist/$(TORCH)/*.whl
 	touch $@
 
+# With the PyTorch that is there among the requirements, no library's own brings another.
 $(VENV)/test-ready: requirements-test.txt $(VENV)/ready
-	$(BIN)/python -m pip install --quiet -r requirements-test.txt
+	$(BIN)/python -m pip install --quiet "torch==$(TORCH)" -r requirements-test.txt
 	touch $@
 
 test: $(VENV)/installed $(VENV)/test-ready lint
