@@ -280,8 +280,7 @@ void copy_on_device(Op& op, const Tensor& to, const Tensor& from) {
   Space space(to.sizes());
   if (space.ok()) {
     space.add(call.view(to)), space.add(call.view(from));
-    space.finish();
-    if (copy_space(call, space, to.element_size())) return;
+    if (space.finish() && copy_space(call, space, to.element_size())) return;
   }
   auto iter = at::TensorIteratorConfig()
                   .check_all_same_dtype(false)
@@ -321,8 +320,7 @@ void fill_on_device(Op& op, const Tensor& to, const at::Scalar& value) {
   Space space(plain.sizes());
   if (space.ok()) {
     space.add(call.view(plain));
-    space.finish();
-    if (fill(*space.tensors())) return;
+    if (space.finish() && fill(*space.tensors())) return;
   }
   Tensor holder = plain;
   auto iter = at::TensorIteratorConfig()

@@ -90,7 +90,9 @@ static Expr finished(Family family, Expr x, Expr n, Expr q) {
 }
 
 // Reads the highest degree, which says how many programs there are.
-static double highest_degree(const Tensor& n) {
+static double highest_degree(const Tensor& degrees) {
+  Tensor n =
+      degrees.scalar_type() == at::kUInt64 ? degrees.view(at::kLong) : degrees;  // as the register reads it
   double most = n.max().item<double>();
   return std::isfinite(most) ? most : at::where(n.abs() < 0x1p63, n, -1).max().item<double>();
 }

@@ -88,8 +88,9 @@ void fill_if_deterministic(const Tensor& t) {
 }
 
 void warn_of_complex_half(ScalarType dtype) {
-  if (C10_UNLIKELY(dtype == at::kComplexHalf))
+  if (C10_UNLIKELY(dtype == at::kComplexHalf)) {
     TORCH_WARN_ONCE("ComplexHalf support is experimental and many operators don't support it yet.");
+  }
 }
 
 Tensor make_tensor(c10::Device device, size_t bytes, ScalarType dtype) {
@@ -125,6 +126,8 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarT
                      std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   at::detail::check_size_nonnegative(size);
+  TORCH_CHECK(size.size() == stride.size(), "dimensionality of sizes (", size.size(),
+              ") must match dimensionality of strides (", stride.size(), ")");
   ScalarType type = c10::dtype_or_default(dtype);
   warn_of_complex_half(type);
   Tensor t = empty_on(device_or_current(device), size, stride, type);

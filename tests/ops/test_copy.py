@@ -175,3 +175,10 @@ def test_complex_half_is_experimental():
             assert ["ComplexHalf support is experimental" in str(w.message) for w in caught] == [True], caught
         """
     )
+
+
+def test_strides_for_each_dimension():
+    for sizes, strides in (((2,), ()), ((), (1,)), ((2, 3), (1,))):
+        for device in ("cpu", "fl:0"):
+            with pytest.raises(RuntimeError, match="must match dimensionality of strides"):
+                torch.ones((), device=device).new_empty_strided(sizes, strides)

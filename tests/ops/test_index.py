@@ -204,3 +204,30 @@ def test_elements_that_share_memory():
     with pytest.raises(RuntimeError, match="unsupported operation"):
         i = torch.arange(4, device=DEVICE)
         i.index_fill_(0, i, 1)
+
+
+MANY = (2, 3, 1, 2, 1, 2, 1, 2, 3, 1, 2)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_many_indices(accumulate):
+    """More dimensions are indexed than a launch takes: by a mask, by tensors, at both ends and apart."""
+    x = tensor(*MANY)
+    for t in (x, x.transpose(1, 8), torch.zeros(*MANY, 2)[..., 0].copy_(x)):
+        m = t > 0
+        check(lambda t, m: t[m], t, m)
+        check(lambda t, m, v: t.index_put_((m,), v, accumulate), t, m, torch.arange(m.sum() * 1.0))
+        check(lambda t, m: t[..., m[0, 0]], t[None].expand(3, *t.shape).clone(), torch.ones(2, 3, *MANY[2:]) > 0)
+    at = [torch.tensor([0, -1, 1, -size])[:3] % size - size * (k % 2) for k, size in enumerate(MANY)]
+    for ends in (at, [slice(None), *at[1:]], [*at[:-1], slice(None)], [at[0], slice(None), *at[2:]]):
+        check(lambda t, *i: t[i], x, *ends)
+
+        def put(t, *i):
+            t[i] = 5
+            return t
+
+        check(put, x, *ends)
+    i = [torch.zeros(1, dtype=torch.int64, device=DEVICE) for _ in MANY]
+    for wrong in (2, -3):
+        with pytest.raises(IndexError, match="out of bounds"):
+            x.to(DEVICE)[(*i[:-1], i[-1] + wrong)].cpu()

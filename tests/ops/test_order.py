@@ -503,3 +503,11 @@ def test_second_device():
         tensor(5, 9),
         device="fl:1",
     )
+
+
+def test_mode_out_dtypes():
+    x = torch.ones(4, device=DEVICE, dtype=torch.uint8)
+    for values, indices, what in ((torch.int8, torch.int64, "values"), (torch.uint8, torch.int8, "indices")):
+        out = torch.ones(4, device=DEVICE, dtype=values), torch.ones(4, device=DEVICE, dtype=indices)
+        with pytest.raises(RuntimeError, match=f"expected scalar type .* but got .* for {what}"):
+            torch.mode(x, -1, True, out=out)

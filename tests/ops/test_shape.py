@@ -155,3 +155,23 @@ def test_ranges_into_one_place():
     for fill in (torch.linspace, torch.logspace):
         with pytest.raises(RuntimeError, match="unsupported operation"):
             fill(1, 10, 10, out=torch.zeros(1, device=DEVICE).expand(10))
+
+
+@pytest.mark.parametrize("shape", [(1,) * 40, (2,) * 18, (2, 1, 3) * 6], ids=["ones", "twos", "mixed"])
+def test_many_dimensions(shape):
+    """More dimensions than a launch takes, most of which join."""
+    x = tensor(*shape)
+    with no_fallback():
+        check(lambda t: t.clone().fill_(3), x)
+        check(lambda t: t * 2 + t.flip(0, -1), x)
+        check(lambda t: t.sum(), x)
+        check(lambda t: (t.sum(0), t.amax(-1), t.argmax(2), t.mean((0, 2))), x, rtol=1e-4)
+        check(lambda t, i: t.index_select(2, i), x, torch.tensor([0, 0]))
+        check(lambda t: torch.cat([t, t], 1), x)
+        check(lambda t, i: t.gather(0, i), x, torch.zeros(shape, dtype=torch.int64))
+        torch.manual_seed(3)
+        there = torch.rand(shape, device=DEVICE)
+        torch.manual_seed(3)
+        assert torch.equal(there.flatten(), torch.rand(x.numel(), device=DEVICE))
+    check(lambda t: t.permute(*reversed(range(t.dim()))).contiguous(), x)
+    check(lambda t: t.permute(*reversed(range(t.dim()))).clone().add_(1), x)

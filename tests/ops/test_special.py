@@ -51,6 +51,15 @@ def test_values(name, x, value):
     assert abs(got - value) < 1e-14
 
 
+@pytest.mark.parametrize("name", OTHERS)
+def test_unsigned_degrees(name):
+    f, x = getattr(torch.special, name), torch.linspace(-1, 1, 12)
+    n = torch.arange(12).to(torch.uint64)
+    with no_fallback():
+        got = f(x.to(DEVICE), n.to(DEVICE))
+    assert_near(got, f(x, n), 1e-4)
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool])
 def test_integers_and_out(dtype):
     x = torch.tensor([0, 1, 1, 0]).to(dtype) if dtype == torch.bool else torch.arange(-5, 9).to(dtype)

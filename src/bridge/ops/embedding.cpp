@@ -40,8 +40,7 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding, b
     space.add(call.view(out));
     space.add(w.data, w.dtype, rows.table.data());
     space.add(i.data, i.dtype, rows.index.data());
-    space.finish();
-    if (gather_space(call, space, &rows.axis.size, &rows.axis.stride, 0)) return out;
+    if (space.finish() && gather_space(call, space, &rows.axis.size, &rows.axis.stride, 0)) return out;
   }
   return fallback<ATEN_OP(embedding)>(weight, indices, padding, scale_by_frequency, sparse);
 }

@@ -210,7 +210,7 @@ bool combine(Call& call, bool inverse, const Tensor& out, const Tensor& in, doub
     turns[i] = turns[i].narrow(0, 0, p);
     space.add(call.view(turns[i]));
   }
-  space.finish();
+  if (!space.finish()) return false;
   fl_pointwise_args args{program, space.tensors(2), space.tensors(), nullptr};
   return call.native(call.chip().op.pointwise, args, {space.tensors(), space.tensors(2)});
 }

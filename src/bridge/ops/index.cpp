@@ -11,6 +11,8 @@
 #include <ATen/ops/scatter_meta.h>
 #include <ATen/ops/scatter_reduce_meta.h>
 
+#include <limits>
+
 #include "bridge/ops/indexing.h"
 
 namespace fl::bridge {
@@ -29,14 +31,17 @@ void launch_iterator(const char* name, at::TensorIteratorBase& iter, IntArrayRef
                               iter.device(0));
   if (iter.numel() == 0) return;
   Space space(iter.shape());
-  TORCH_CHECK_NOT_IMPLEMENTED(space.ok(), name, " over ", iter.ndim(), " dimensions: at most ", FL_MAX_DIMS,
-                              " are supported on ", iter.device(0));
+  auto check_dims = [&](bool fits) {
+    TORCH_CHECK_NOT_IMPLEMENTED(fits, name, " over ", iter.ndim(), " dimensions: at most ", FL_MAX_DIMS,
+                                " are supported on ", iter.device(0));
+  };
+  check_dims(space.ok());
   for (int i = 0; i < iter.ntensors(); ++i) {
-    int64_t element = iter.element_size(i), steps[FL_MAX_DIMS];
+    int64_t element = iter.element_size(i), steps[Space::kDims];
     for (int d = 0; d < iter.ndim(); ++d) steps[d] = iter.strides(i)[d] / element;
     space.add(iter.data_ptr(i), to_dtype(iter.dtype(i)), steps);
   }
-  space.finish();
+  check_dims(space.finish());
   int64_t element = iter.element_size(0), steps[FL_MAX_INDICES];
   for (size_t k = 0; k < strides.size(); ++k) steps[k] = strides[k] / element;
   launch(space, sizes.data(), steps);
@@ -115,9 +120,8 @@ void index_put_ordered(Tensor& self, const Indices& given_indices, const Tensor&
         if (index.size(d) != 1) steps[first + d] = index.stride(d);
       space.add(view.data, view.dtype, steps.data());
     }
-    space.finish();
-    done = scatter_space(call, accumulate ? FL_SCATTER_ADD : FL_SCATTER_SET, space, axis_sizes.data(),
-                         axis_strides.data(), FL_INDEX_WRAP);
+    done = space.finish() && scatter_space(call, accumulate ? FL_SCATTER_ADD : FL_SCATTER_SET, space,
+                                           axis_sizes.data(), axis_strides.data(), FL_INDEX_WRAP);
   }
   if (!done) throw_refused(call, "scatter", self.scalar_type());
 }
@@ -141,7 +145,56 @@ struct IndexFunctional final : at::native::structured_index_out {
   const Tensor& maybe_get_output(int64_t) override { return out; }
 };
 
+// How many dimensions are indexed: a mask stands for as many as it has.
+size_t indexed_dims(const Indices& indices) {
+  size_t count = 0;
+  for (const std::optional<Tensor>& index : indices)
+    if (index && index->defined())
+      count += index->scalar_type() == at::kBool || index->scalar_type() == at::kByte
+                   ? static_cast<size_t>(index->dim())
+                   : 1;
+  return count;
+}
+
+// More indices than the ABI takes become one, into a tensor whose indexed dimensions are one.
+struct OneIndex {
+  Tensor whole, flat;  // `flat` is a view of `whole`, or a copy
+  Indices indices;
+  OneIndex(const Tensor& self, const Indices& given_indices) : whole(self) {
+    namespace n = at::native;
+    n::checkIndexTensorTypes(at::IOptTensorListRef(given_indices), /*allow_int=*/true);
+    auto expanded = at::expand_outplace(
+        n::expandTensors(self, at::IOptTensorListRef(given_indices), /*ensure_same_device=*/true));
+    expanded.resize(self.dim());
+    if (!n::hasContiguousSubspace(expanded)) std::tie(whole, expanded) = n::transposeToFront(whole, expanded);
+    at::DimVector sizes;
+    Tensor place, outside;
+    for (int64_t d = 0; d < whole.dim(); ++d) {
+      const Tensor& index = expanded[d];
+      const int64_t size = whole.size(d);
+      if (!index.defined()) {
+        sizes.push_back(size);
+        if (!place.defined()) indices.push_back(std::nullopt);
+        continue;
+      }
+      Tensor wrapped = at::where(index.lt(0), index.add(size), index.to(at::kLong));
+      Tensor wrong = wrapped.lt(0).logical_or_(wrapped.ge(size));
+      if (place.defined()) {
+        place = place.mul_(size).add_(wrapped), outside.logical_or_(wrong), sizes.back() *= size;
+      } else {
+        place = wrapped, outside = wrong, sizes.push_back(size);
+      }
+    }
+    indices.push_back(place.masked_fill_(outside, std::numeric_limits<int64_t>::max()));
+    flat = whole.reshape(sizes);
+  }
+};
+
 Tensor index_tensor(const Tensor& self, const Indices& indices) {
+  if (C10_UNLIKELY(indexed_dims(indices) > FL_MAX_INDICES)) {
+    OneIndex one(self, indices);
+    return index_tensor(one.flat, one.indices);
+  }
   IndexFunctional op;
   auto shape = op.meta(self, at::IOptTensorListRef(indices));
   op.impl(self, shape.sizes, shape.strides, op.out);
@@ -149,6 +202,10 @@ Tensor index_tensor(const Tensor& self, const Indices& indices) {
 }
 
 Tensor& index_tensor_out(const Tensor& self, const Indices& indices, Tensor& out) {
+  if (C10_UNLIKELY(indexed_dims(indices) > FL_MAX_INDICES)) {
+    OneIndex one(self, indices);
+    return at::cpu::index_outf(one.flat, one.indices, out);
+  }
   return at::cpu::index_outf(self, indices, out);
 }
 
@@ -169,6 +226,12 @@ Tensor& index_put_widely(Tensor& self, const Indices& indices, const Tensor& val
 
 Tensor& index_put_impl(Tensor& self, const Indices& indices, const Tensor& values, bool accumulate,
                        bool unsafe) {
+  if (C10_UNLIKELY(indexed_dims(indices) > FL_MAX_INDICES)) {
+    OneIndex one(self, indices);
+    index_put_impl(one.flat, one.indices, values, accumulate, unsafe);
+    if (!one.flat.is_alias_of(self)) one.whole.copy_(one.flat.view(one.whole.sizes()));
+    return self;
+  }
   if (accumulate && is_fl(self)) return index_put_widely(self, indices, values, unsafe);
   return at::native::_index_put_impl_(self, indices, values, accumulate, unsafe);
 }
@@ -198,7 +261,7 @@ bool along(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Tens
   space.add(view.data, view.dtype, strides.data());
   if (mode >= 0) add_part();
   space.add(call.view(index));
-  space.finish();
+  if (!space.finish()) return false;
   return mode < 0 ? gather_space(call, space, &axis.size, &axis.stride, 0)
                   : scatter_space(call, static_cast<uint16_t>(mode), space, &axis.size, &axis.stride, 0);
 }

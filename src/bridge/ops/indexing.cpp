@@ -20,7 +20,7 @@ bool fill(Call& call, Space& space, const Tensor& first, const Tensor& second,
   space.add(call.view(first));
   space.add(call.view(second));
   for (const Tensor* index : indices) space.add(call.view(*index));
-  space.finish();
+  if (!space.finish()) return false;
   int k = 0;
   for (const Axis& axis : axes) sizes[k] = axis.size, strides[k++] = axis.stride;
   return true;

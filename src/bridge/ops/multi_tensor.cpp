@@ -44,7 +44,7 @@ bool MultiTensor::add(c10::ArrayRef<const Tensor*> outputs, c10::ArrayRef<const 
     if (!space.ok()) return false;
     for (const Tensor* t : outputs) space.add(call_.view(*t));
     for (const Tensor* t : inputs) space.add(call_.view(*t));
-    space.finish();
+    if (!space.finish()) return false;
     outputs_.insert(outputs_.end(), space.tensors(), space.tensors(n_outputs_));
     inputs_.insert(inputs_.end(), space.tensors(n_outputs_), space.tensors(space.count()));
   }

@@ -9,7 +9,7 @@
 namespace fl::bridge {
 
 Space::Space(IntArrayRef sizes) : ndim_(static_cast<int>(sizes.size())) {
-  if (ndim_ > FL_MAX_DIMS) {
+  if (ndim_ > kDims) {
     ndim_ = -1;
     return;
   }
@@ -36,7 +36,7 @@ void Space::add(void* data, uint8_t dtype, const int64_t* strides) {
 
 void Space::permute(const int* order) {
   auto apply = [&](int64_t* values) {
-    int64_t moved[FL_MAX_DIMS];
+    int64_t moved[kDims];
     for (int d = 0; d < ndim_; ++d) moved[d] = values[order[d]];
     std::copy(moved, moved + ndim_, values);
   };
@@ -44,7 +44,7 @@ void Space::permute(const int* order) {
   for (int i = 0; i < count_; ++i) apply(strides_[i]);
 }
 
-void Space::finish(Order order) {
+bool Space::finish(Order order) {
   if (order != Order::kKeep) {
     int kept = 0;
     for (int d = 0; d < ndim_; ++d) {
@@ -62,6 +62,7 @@ void Space::finish(Order order) {
     tensors_[i].strides = strides_[i];
     tensors_[i].ndim = ndim_;
   }
+  return ndim_ <= FL_MAX_DIMS;
 }
 
 // Larger strides first; the next operand decides where one does not vary.
@@ -73,7 +74,7 @@ void Space::sort() {
     }
     return false;
   };
-  int order[FL_MAX_DIMS];
+  int order[kDims];
   std::iota(order, order + ndim_, 0);
   bool sorted = true;
   // By insertion: `before` is no strict weak order, and dimensions are few.
@@ -144,7 +145,7 @@ bool run_program(Call& call, const fl_program* program, std::initializer_list<co
   if (space.numel() == 0) return true;
   for (const Tensor* t : outputs) space.add(call.view(*t));
   for (const Tensor* t : inputs) space.add(call.view(*t));
-  space.finish(order);
+  if (!space.finish(order)) return false;
   fl_pointwise_args args{program, space.tensors(static_cast<int>(outputs.size())), space.tensors(),
                          scalars.begin()};
   const fl_tensor* shown[] = {space.tensors(), space.tensors(space.count() - 1)};

@@ -23,14 +23,16 @@ enum class Order {
 class Space {
  public:
   static constexpr int kOperands = FL_MAX_INPUTS + FL_MAX_OUTPUTS;
+  static constexpr int kDims = 64;  // as many as PyTorch's reductions take
   explicit Space(IntArrayRef sizes);
   Space(const Space&) = delete;
-  bool ok() const { return ndim_ >= 0; }  // false: more than FL_MAX_DIMS dimensions
+  bool ok() const { return ndim_ >= 0; }  // false: more than kDims dimensions
   int64_t numel() const;
 
   void add(const fl_tensor& t);                                 // broadcast, aligned at the last dimension
   void add(void* data, uint8_t dtype, const int64_t* strides);  // one stride for each dimension
-  void finish(Order order = Order::kAny);
+  // False: more than FL_MAX_DIMS dimensions are left.
+  bool finish(Order order = Order::kAny);
 
   int count() const { return count_; }
   int ndim() const { return ndim_; }
@@ -43,8 +45,8 @@ class Space {
   void sort();
   void coalesce();
   int ndim_, count_ = 0;
-  int64_t sizes_[FL_MAX_DIMS];
-  int64_t strides_[kOperands][FL_MAX_DIMS];
+  int64_t sizes_[kDims];
+  int64_t strides_[kOperands][kDims];
   fl_tensor tensors_[kOperands];
 };
 

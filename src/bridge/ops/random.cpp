@@ -29,7 +29,7 @@ bool draw(Call& call, const Tensor& out, uint16_t distribution, fl_scalar a, fl_
   Space space(out.sizes());
   if (!space.ok()) return false;
   space.add(call.view(out));
-  space.finish(Order::kRows);
+  if (!space.finish(Order::kRows)) return false;
   bool two_words = distribution == FL_RANDOM_BITS64 || distribution == FL_RANDOM_RANGE64 ||
                    distribution == FL_RANDOM_UNIFORM64 || distribution == FL_RANDOM_NORMAL64;
   uint64_t per_block = two_words ? 2 : 4, n = static_cast<uint64_t>(out.numel());

@@ -30,14 +30,14 @@ bool reduce(Call& call, const Reduction& reduction, const Mask& mask,
   for (const Tensor* t : inputs) space.add(call.view(*t));
   int n_inputs = static_cast<int>(inputs.size()), ndim = static_cast<int>(lead.dim());
   auto add = [&](const Tensor& t) {
-    int64_t strides[FL_MAX_DIMS];
+    int64_t strides[Space::kDims];
     output_strides(t, mask, ndim, strides);
     fl_tensor view = call.view(t);
     space.add(view.data, view.dtype, strides);
   };
   for (const Tensor* t : outputs) add(*t);
   if (index) add(*index);
-  space.finish(index ? Order::kRows : Order::kAny);
+  if (!space.finish(index ? Order::kRows : Order::kAny)) return false;
 
   // A dimension that no output walks is reduced.
   int64_t sizes[FL_MAX_DIMS];

@@ -31,7 +31,7 @@ bool select(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Ten
   space.add(w.data, w.dtype, strides.data());
   if (mode != kGather) space.add(p.data, p.dtype, steps.data());
   space.add(i.data, i.dtype, along.data());
-  space.finish();
+  if (!space.finish()) return false;
   return mode == kGather
              ? gather_space(call, space, &axis.size, &axis.stride, flags)
              : scatter_space(call, static_cast<uint16_t>(mode), space, &axis.size, &axis.stride, flags);

@@ -81,8 +81,7 @@ void join_into(Op& op, const at::MaterializedITensorListRef& tensors, const Join
     if (Space space(t.sizes()); plain && space.ok()) {
       space.add(static_cast<char*>(place.data) + at * step, place.dtype, place.strides);
       space.add(from);
-      space.finish();
-      done = copy_space(call, space, out.element_size());
+      done = space.finish() && copy_space(call, space, out.element_size());
     }
     if (!done) copy_step(out.narrow(join.dim, at, t.size(join.dim)), t);
     at += t.size(join.dim);
@@ -140,10 +139,10 @@ Tensor flip(const Tensor& self, IntArrayRef dims) {
   if (space.ok()) {
     space.add(args.to);
     space.add(data, args.from.dtype, strides.data());
-    space.finish();
+    const bool fits = space.finish();
     args.to = *space.tensors(0);
     args.from = *space.tensors(1);
-    if (call.native(call.chip().op.copy, args, {&args.to, &args.from})) return out;
+    if (fits && call.native(call.chip().op.copy, args, {&args.to, &args.from})) return out;
   }
   return fallback<ATEN_OP(flip)>(self, dims);
 }

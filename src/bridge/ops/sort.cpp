@@ -182,8 +182,8 @@ bool mode_of(Call& call, const Tensor& in, int64_t dim, Tensor& values, Tensor& 
 PairRef mode_out(const Tensor& self, int64_t dim, bool keepdim, Tensor& values, Tensor& indices) {
   static Op op("aten::mode.values");
   TORCH_CHECK(values.scalar_type() == self.scalar_type(), "expected scalar type '", self.scalar_type(),
-              "' but found '", values.scalar_type(), "' for values");
-  TORCH_CHECK(indices.scalar_type() == at::kLong, "expected scalar type 'Long' but found '",
+              "' but got '", values.scalar_type(), "' for values");
+  TORCH_CHECK(indices.scalar_type() == at::kLong, "expected scalar type 'Long' but got '",
               indices.scalar_type(), "' for indices");
   for (const Tensor* out : {&values, &indices})
     if (out->device() != self.device()) throw_mixed_devices(op, self.device(), out->device());

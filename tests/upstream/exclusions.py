@@ -1,0 +1,102 @@
+"""Which files run, and which of their tests are not the device's to pass: file, tests, and why."""
+
+from __future__ import annotations
+
+import re
+
+FILES = """
+test_torch.py test_indexing.py test_view_ops.py test_type_promotion.py test_shape_ops.py test_tensor_creation_ops.py
+test_reductions.py test_binary_ufuncs.py test_unary_ufuncs.py test_sort_and_select.py test_scatter_gather_ops.py
+test_nn.py nn/test_convolution.py nn/test_pooling.py nn/test_embedding.py nn/test_dropout.py
+nn/test_multihead_attention.py nn/test_parametrization.py test_autograd.py test_foreach.py test_segment_reductions.py
+test_spectral_ops.py test_complex.py test_masked.py test_sparse.py test_sparse_csr.py test_optim.py test_modules.py
+test_dlpack.py test_serialization.py test_testing.py test_linalg.py
+""".split()
+
+NOT_RUN = "not run: "
+
+# (file, tests, reason): the first two are regular expressions for the whole name.
+EXCLUSIONS: list[tuple[str, str, str]] = [
+    (
+        r"test_torch\.py",
+        r".*test_broadcast_fn_map2?_.*",
+        "map_ and map2_ call Python for each element: PyTorch has them on the CPU alone",
+    ),
+    (
+        r"test_torch\.py",
+        r".*test_lazy_clone_.*",
+        "a lazy clone is a copy at once: the values are the same, and no storage is shared",
+    ),
+    (
+        r"test_torch\.py",
+        r".*test_grad_scaler_deprecated_warning_.*",
+        "asks every device but CUDA for torch.cpu.amp.GradScaler's warning",
+    ),
+    (
+        r"test_torch\.py",
+        r".*test_grad_scaling_state_dict_.*",
+        "asks every device but CUDA for a torch.FloatTensor, which is the CPU's type",
+    ),
+    (
+        r"test_torch\.py",
+        r".*test_tensor_storage_type_.*",
+        "asks every device but CUDA for the CPU's storage types",
+    ),
+    (
+        r"test_torch\.py",
+        r".*test_nondeterministic_alert_(MaxUnpool.d|put)_.*",
+        "deterministic here, so there is nothing to warn of",
+    ),
+    (
+        r"test_tensor_creation_ops\.py",
+        r".*test_linspace_fl_(u?int(32|64)|float(32|64)|complex.*)",
+        NOT_RUN + "reads a million numbers to the host, one at a time: minutes",
+    ),
+    (
+        r"test_sort_and_select\.py",
+        r".*test_stable_sort_against_numpy_.*",
+        "fills at positions on the CPU, which CUDA is spared by name",
+    ),
+    (
+        r"test_sort_and_select\.py",
+        r".*test_unique_dim_fl",
+        "the CPU leaves NaN where its sort happens to put them; here they are last, as without dim",
+    ),
+    (
+        r"test_reductions\.py",
+        r".*test_bucketization_fl",
+        "says nothing of non-contiguous boundaries, which cost nothing to speak of",
+    ),
+    (
+        r"test_binary_ufuncs\.py",
+        r".*test_fmod_remainder_by_zero_integral_fl_.*",
+        "integers divided by zero raise as on the CPU; CUDA returns numbers",
+    ),
+    (
+        r"test_binary_ufuncs\.py",
+        r".*test_reference_numerics_extremal_values_(_refs_)?sub_fl_complex.*",
+        "alpha = 1 is not multiplied by, which makes NaN of infinite complex numbers on the CPU",
+    ),
+    (
+        r"test_binary_ufuncs\.py",
+        r".*test_type_promotion__refs_copysign_fl",
+        "torch._refs.copysign refuses numbers on the CPU, of every device",
+    ),
+    (
+        r"test_binary_ufuncs\.py",
+        r".*test_reference_numerics_(_refs_)?sub_fl_complex32",
+        "differences are rounded to complex32 as on the CPU, which other random numbers show as well",
+    ),
+    (
+        r"test_scatter_gather_ops\.py",
+        r".*test_scatter_reduce_prod_fl_complex128",
+        "asked for equal bits; products of complex128 are combined in another order",
+    ),
+]
+
+
+def reason(file, test):
+    for files, tests, why in EXCLUSIONS:
+        if re.fullmatch(files, file) and re.fullmatch(tests, test):
+            return why
+    return None
