@@ -2,6 +2,7 @@
 #include <numeric>
 #include <string>
 
+#include "block.h"
 #include "chip.h"
 #include "lanes.h"
 
@@ -9,7 +10,7 @@ namespace ocl {
 
 namespace {
 
-constexpr int64_t kColumns = 32;
+constexpr int64_t kDepth = 256, kMostLanes = 12;  // DEPTH and MOST_LANES of conv.cl
 
 enum Step : uint8_t { kPack, kCorrelate, kWeigh, kJoin, kTiles, kTilesWeigh };
 
@@ -56,8 +57,9 @@ struct Convolution {
     }
     v.groups = args.groups, v.splits = v.pieces = v.block = v.chunk = 1;
   }
-  int64_t rows() const { return a.x.dtype == FL_F64 ? 4 : 8; }  // of a block
   int64_t bytes() const { return a.x.dtype == FL_F64 ? 8 : 4; }
+  Block block() const { return block_of(device, bytes()); }
+  int64_t rows() const { return block().rows; }
   int64_t row_panels() const { return (v.m + rows() - 1) / rows(); }
   int64_t positions() const { return v.images * v.size[0] * v.size[1] * v.size[2]; }
 
@@ -103,9 +105,8 @@ struct Convolution {
       const bool wide = a.x.dtype == FL_F64;
       const std::string name = dtype_name(a.x.dtype), scalar = wide ? "double" : "float",
                         mask = wide ? "long16" : "int16";
-      return Source{Parameters::declare(true) + ("#define CT " + scalar) + "\n#define VT " + scalar +
-                        "16\n#define ROWS " + std::to_string(rows()) + "\n#define LOAD_X LOAD_" + name +
-                        "\n#define STORE_X STORE_" + name +
+      return Source{"\n#define CT " + scalar + "\n#define VT " + scalar + "16\n" + block().macros() +
+                        "#define LOAD_X LOAD_" + name + "\n#define STORE_X STORE_" + name +
                         (wide || a.x.dtype == FL_F32 ? "\n#define X_IS_CT" : "") +
                         "\n#define VECTOR VT\n#define MASK " + mask + "\n#define TO_MASK(m) convert_" + mask +
                         "(m)\n#define MULTIPLY_ADD(x, y, z) fma(x, y, z)\n#define " + names[step] + "\n" +
@@ -114,7 +115,7 @@ struct Convolution {
     });
     if (!kernel) return FL_FAILED;
     Launch l(launch, kernel);
-    l.at(2);
+    l.at(1);
     const void* bias = v.has_bias ? a.bias->data : w.data;
     const int64_t tap_offset = v.weight_offset * static_cast<int64_t>(dtype_size(a.x.dtype));
     v.source_offset = static_cast<int64_t>(l.buffer(source));
@@ -126,7 +127,6 @@ struct Convolution {
     passed.group_offset = static_cast<int64_t>(l.buffer(own ? own : source));
     l.at(0);
     l.value(passed);
-    l.value(int64_t{0});
     return l.run(shape.groups, shape.local);
   }
   fl_status scratch(int64_t n, void** out) const {
@@ -138,20 +138,28 @@ struct Convolution {
   // The result at every position of the lattice.
   fl_status correlate() {
     v.depth = v.channels * v.taps[0] * v.taps[1] * v.taps[2];
-    const int64_t columns = (positions() + kColumns - 1) / kColumns;
     if (!device.info.processor) {
       const int64_t tiles = v.groups * ((v.m + 63) / 64) * ((positions() + 63) / 64);
       return run(kTiles, nullptr, nullptr, {static_cast<size_t>(tiles), 256});
     }
     void *packed = nullptr, *own = nullptr;
-    const int64_t panels = v.groups * row_panels();
+    const int64_t panels = v.groups * row_panels(), columns = block().columns();
     if (fl_status status = scratch(std::max<int64_t>(1, panels * rows() * v.depth), &packed)) return status;
     if (fl_status status = run(kPack, packed, nullptr,
                                shape_for(device, panels, std::max<int64_t>(1, 8192 / (v.depth + 1)))))
       return status;
-    v.splits = std::clamp<int64_t>((2 * device.info.units + columns - 1) / columns, 1, panels);
-    v.units = columns * v.splits;
-    const int64_t each = (v.depth + 2) * kColumns, groups = workers(v.units);
+    // Positions packed together: as many as the sums of half a mebibyte allow, where there are enough for all
+    // units.
+    const bool kept = v.depth > kDepth;
+    int64_t lanes = kMostLanes * 16;
+    if (kept) lanes = std::min(lanes, (int64_t{1} << 19) / bytes() / (row_panels() * rows()));
+    lanes = std::min(lanes, (positions() + 2 * device.info.units - 1) / (2 * device.info.units));
+    v.block = std::max(columns, (lanes + columns / 2) / columns * columns);
+    const int64_t blocks = (positions() + v.block - 1) / v.block;
+    v.splits = std::clamp<int64_t>((2 * device.info.units + blocks - 1) / blocks, 1, panels);
+    v.units = blocks * v.splits;
+    v.chunk = kept ? std::min(row_panels(), (panels + v.splits - 1) / v.splits) * rows() : 0;
+    const int64_t each = (v.chunk + std::min(v.depth + 1, kDepth)) * v.block, groups = workers(v.units);
     v.group_bytes = each * bytes();
     if (fl_status status = scratch(each * groups, &own)) return status;
     return run(kCorrelate, packed, own, {static_cast<size_t>(groups), 1});
@@ -211,10 +219,10 @@ struct Convolution {
     for (int d = 0; d < 3; ++d) v.step[d] = stride[d], v.base[d] = -padding[d], v.tap_step[d] = dilation[d];
     merge();
     const int64_t width = v.channels * v.taps[0] * v.taps[1] * v.taps[2];
-    const int64_t column_panels = (width + kColumns - 1) / kColumns;
+    const int64_t columns = block().columns(), column_panels = (width + columns - 1) / columns;
     void *sums = nullptr, *own = nullptr;
     // Parts of the positions, each with sums of its own, where there is not enough to do otherwise.
-    const int64_t result = v.groups * column_panels * kColumns * row_panels() * rows();
+    const int64_t result = v.groups * column_panels * columns * row_panels() * rows();
     auto split = [&](int64_t units, int64_t wanted, int64_t most) {
       most = std::min(most, std::max<int64_t>(1, (int64_t{1} << 26) / (result * bytes())));
       return std::clamp<int64_t>((wanted + units - 1) / units, 1, std::max<int64_t>(1, most));
@@ -222,7 +230,7 @@ struct Convolution {
     if (device.info.processor) {
       // What a block of both operands takes of a cache of the usual size.
       constexpr int64_t kBlockBytes = 3 << 18;
-      v.chunk = std::min<int64_t>(column_panels * kColumns, 512);
+      v.chunk = std::min<int64_t>(column_panels * columns, 512);
       v.block = kBlockBytes / bytes() / (row_panels() * rows() + v.chunk) / 16 * 16;
       v.block = std::clamp<int64_t>(v.block, 32, 512);
       v.block = std::min(v.block, (positions() + 15) / 16 * 16);

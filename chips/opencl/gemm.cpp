@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "block.h"
 #include "chip.h"
 #include "kernel_sources.h"
 #include "points.h"
@@ -14,19 +15,21 @@ constexpr uint32_t kTypes = FL_BIT(FL_U8) | FL_BIT(FL_I8) | FL_BIT(FL_I16) | FL_
                             FL_BIT(FL_F16) | FL_BIT(FL_BF16) | FL_BIT(FL_F32) | FL_BIT(FL_F64) |
                             FL_BIT(FL_C64) | FL_BIT(FL_C128);
 
-enum Way : uint8_t { packed, tiled, plain };
+enum Way : uint8_t { blocks, tiled, plain };
 
-int rows_of(uint8_t reg) { return reg == kF64 || reg == kI64 ? 4 : 8; }
+constexpr int64_t kDepth = 256;  // DEPTH of gemm.cl
 
 // The text before gemm.cl: types, and what is done with a sum.
-std::string definitions(uint8_t dtype, Way way, bool has_c, const Plan* epilogue) {
+std::string definitions(const Device& device, uint8_t dtype, Way way, const Plan* epilogue) {
   const uint8_t reg = natural_register(dtype);
   const std::string r = register_name(reg), d = dtype_name(dtype), T = "T_" + r;
   static constexpr const char* vectors[] = {"", "int16", "long16", "float16", "double16", "", ""};
-  std::string t = Parameters::declare(true);
-  t += "#define CT " + T + "\n#define VT " + std::string(vectors[reg]) + "\n#define ROWS " +
-       std::to_string(rows_of(reg)) + "\n#define LOAD_B LOAD_" + d + "\n#define ZERO " +
+  std::string t = "\n";
+  t += "#define CT " + T + "\n#define VT " + std::string(vectors[reg]) + "\n#define VECTOR VT\n" +
+       block_of(device, register_bytes(reg)).macros() + "#define LOAD_X LOAD_" + d +
+       "\n#define STORE_X STORE_" + d + "\n#define ZERO " +
        (reg >= kC64 ? "(" + T + ")(0, 0)" : "(" + T + ")0") + "\n";
+  if (register_of(dtype) == reg) t += "#define X_IS_CT\n";
   t += reg >= kC64   ? "#define MULTIPLY_ADD(x, y, z) OP_ADD_" + r + "(OP_MUL_" + r + "(x, y), z)\n"
        : reg >= kF32 ? std::string("#define MULTIPLY_ADD(x, y, z) fma(x, y, z)\n")
                      : std::string("#define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))\n");
@@ -37,14 +40,13 @@ std::string definitions(uint8_t dtype, Way way, bool has_c, const Plan* epilogue
            : reg == kC64 ? "(float2)(as_float((uint)" + bits + "[0]), as_float((uint)" + bits + "[1]))"
                          : "as_double2((ulong2)(" + bits + "[0], " + bits + "[1]))";
   };
-  std::string product = "OP_MUL_" + r + "(" + scalar("p.alpha") + ", sum)";
-  if (has_c)
-    product = "OP_ADD_" + r + "(" + product + ", OP_MUL_" + r + "(" + scalar("p.beta") + ", LOAD_" + d +
-              "(c, batch * p.c_stride[0] + row_ * p.c_stride[1] + column_ * p.c_stride[2])))";
-  t += "#define RESULT(sum) " + product + "\n";
   auto at = [](const std::string& stride) {
     return "batch * " + stride + "[0] + row_ * " + stride + "[1] + column_ * " + stride + "[2]";
   };
+  const std::string product = "OP_MUL_" + r + "(" + scalar("p.alpha") + ", sum)";
+  const std::string sum = "OP_ADD_" + r + "(" + product + ", OP_MUL_" + r + "(" + scalar("p.beta") +
+                          ", LOAD_" + d + "(c, " + at("p.c_stride") + ")))";
+  t += "#define RESULT(sum) (p.has_c ? " + sum + " : " + product + ")" + "\n";
   std::string finish, arguments;
   if (!epilogue) {
     finish = "STORE_" + d + "(out, " + at("p.out_stride") + ", result);";
@@ -75,7 +77,10 @@ std::string definitions(uint8_t dtype, Way way, bool has_c, const Plan* epilogue
   std::replace(finish.begin(), finish.end(), '\n', ' ');
   t += "#define NOT_ZERO(b) ((b) == 0 ? (report(fault, tag, 6, 2, 0, 0), 1) : (b))\n";
   t += "#define FINISH " + finish + "\n#define EXTRA_ARGUMENTS " + arguments + "\n";
-  t += way == packed ? "#define MULTIPLY\n" : way == tiled ? "#define TILES\n" : "#define PLAIN\n";
+  static constexpr const char* names[] = {"MULTIPLY", "TILES", "PLAIN"};
+  t += "#define " + std::string(names[way]) + "\n";
+  if (way == blocks) t += std::string(kernel_source_vector) + kernel_source_block;
+  t += kernel_source_gemm;
   return t;
 }
 
@@ -88,94 +93,88 @@ struct Launcher {
   uint8_t reg;
 
   // The struct P of gemm.cl. Addresses are resolved by the launches.
-  Parameters parameters(int* offsets) const {
-    Parameters p;
-    p.push(batch), p.push(m), p.push(n), p.push(k);
-    auto strides = [&](const fl_tensor* t) {
-      for (int i = 0; i < 3; ++i) p.push(t && t->sizes[i] != 1 ? t->strides[i] : 0);
+  struct Values {
+    int64_t batch, m, n, k;
+    int64_t a_stride[3], b_stride[3], c_stride[3], out_stride[3];
+    int64_t a_offset, b_offset, c_offset, out_offset;
+    int64_t own_offset, own_bytes;
+    int64_t block_m, block_n;
+    int64_t has_c;
+    uint64_t alpha[2], beta[2];
+    int64_t extra_offset[8], extra_stride[8][3];
+    uint64_t scalar[32];
+  };
+  Values values() const {
+    Values p{};
+    p.batch = batch, p.m = m, p.n = n, p.k = k;
+    auto strides = [](int64_t (&to)[3], const fl_tensor* t) {
+      for (int i = 0; t && i < 3; ++i) to[i] = t->sizes[i] != 1 ? t->strides[i] : 0;
     };
-    strides(&a.a), strides(&a.b), strides(a.c), strides(&a.out);
-    p.push(shared(a.a) ? 1 : batch), p.push(shared(a.b) ? 1 : batch);
-    *offsets = p.reserve(6);
-    p.push(a.c != nullptr);
-    uint64_t bits[2];
-    for (const fl_scalar* s : {&a.alpha, &a.beta}) {
-      pack_scalar(reg, *s, bits);
-      p.push(static_cast<int64_t>(bits[0])), p.push(static_cast<int64_t>(bits[1]));
-    }
-    p.reserve(8);
-    for (int e = 0; e < 8; ++e) {
-      const fl_tensor* t = epilogue && e + 1 < epilogue->n_inputs ? &a.extra[e] : nullptr;
-      strides(t);
-    }
-    const int scalars = p.reserve(32);
+    strides(p.a_stride, &a.a), strides(p.b_stride, &a.b), strides(p.c_stride, a.c),
+        strides(p.out_stride, &a.out);
+    p.has_c = a.c != nullptr;
+    pack_scalar(reg, a.alpha, p.alpha), pack_scalar(reg, a.beta, p.beta);
+    for (int e = 0; epilogue && e + 1 < epilogue->n_inputs; ++e) strides(p.extra_stride[e], &a.extra[e]);
     for (int s = 0; epilogue && s < epilogue->n_scalars; ++s) {
+      uint64_t bits[2];
       pack_scalar(epilogue->scalar_types[s], a.scalars[s], bits);
-      p.set(scalars + 2 * s, bits[0]), p.set(scalars + 2 * s + 1, bits[1]);
+      p.scalar[2 * s] = bits[0], p.scalar[2 * s + 1] = bits[1];
     }
     return p;
   }
-  bool shared(const fl_tensor& t) const { return batch == 1 || t.strides[0] == 0; }
+
+  Kernel* kernel(Way way) const {
+    const uint64_t kind = uint64_t{1} << 40 | static_cast<uint64_t>(way) << 8 | a.out.dtype;
+    const uint64_t key = kind ^ (epilogue ? epilogue->hash * 0x9e3779b97f4a7c15u : 0);
+    return device.library->get(Family::gemm, key, [&] {
+      static constexpr const char* names[] = {"multiply", "tiles", "plain"};
+      return Source{definitions(device, a.out.dtype, way, epilogue), "", names[way]};
+    });
+  }
 
   fl_status run(Way way) {
-    const uint64_t kind = static_cast<uint64_t>(way) << 8 | a.out.dtype | (a.c ? 1u << 16 : 0u);
-    const uint64_t key = kind ^ (epilogue ? epilogue->hash * 0x9e3779b97f4a7c15u : 0) ^ uint64_t { 1 } << 40;
-    Kernel* kernel = device.library->get(Family::gemm, key, [&] {
-      static constexpr const char* names[] = {"multiply", "tiles", "plain"};
-      return Source{
-          definitions(a.out.dtype, way, a.c != nullptr, epilogue) + kernel_source_block + kernel_source_gemm,
-          "", names[way]};
-    });
-    if (!kernel) return FL_FAILED;
-    int offsets;
-    Parameters p = parameters(&offsets);
-    const void *left = a.a.data, *right = a.b.data;
-    if (way == packed) {
-      void *pa, *pb;
-      const int64_t rows = rows_of(reg), size = register_bytes(reg);
-      const int64_t bytes_a = (shared(a.a) ? 1 : batch) * ((m + rows - 1) / rows * rows) * k * size;
-      const int64_t bytes_b = (shared(a.b) ? 1 : batch) * ((n + 31) / 32 * 32) * k * size;
-      if (fl_status status = host()->scratch(launch, static_cast<size_t>(bytes_a), &pa)) return status;
-      if (fl_status status = host()->scratch(launch, static_cast<size_t>(bytes_b), &pb)) return status;
-      Kernel* pack = device.library->get(Family::gemm, a.out.dtype | uint64_t{1} << 41, [&] {
-        return Source{definitions(a.out.dtype, plain, false, nullptr) + "#undef PLAIN\n#define PACK\n" +
-                          kernel_source_block + kernel_source_gemm,
-                      "", "pack"};
-      });
-      if (!pack) return FL_FAILED;
-      for (int side = 0; side < 2; ++side) {
-        Launch l(launch, pack);
-        l.at(3);
-        p.set(offsets + side, l.buffer(side ? right : left));
-        p.set(offsets + 4 + side, l.buffer(side ? pb : pa));
-        l.at(2);
-        l.value(static_cast<int32_t>(side));
-        if (fl_status status = p.pass(l, launch)) return status;
-        int64_t panels = side ? (shared(a.b) ? 1 : batch) * ((n + 31) / 32)
-                              : (shared(a.a) ? 1 : batch) * ((m + rows - 1) / rows);
-        Shape s = shape_for(device, panels, std::max<int64_t>(1, 16384 / (k * rows)));
-        if (fl_status status = l.run(s.groups, s.local)) return status;
+    Kernel* k_ = kernel(way);
+    if (!k_) return FL_FAILED;
+    Values p = values();
+    void* own = nullptr;
+    Shape shape{};
+    if (way == blocks) {
+      const Block block = block_of(device, register_bytes(reg));
+      const int64_t row_panels = (m + block.rows - 1) / block.rows,
+                    column_panels = (n + block.columns() - 1) / block.columns();
+      // A block's sums and both operands take a mebibyte of the cache. Every unit has some blocks.
+      int64_t across = (m + 191) / 192, along = (n + 383) / 384;
+      while (batch * across * along < int64_t{4} * device.info.units && m * n / (across * along) > 8192) {
+        if (m / across > n / along) ++across;
+        else ++along;
       }
-      left = pa, right = pb;
+      p.block_m = (row_panels + across - 1) / across * block.rows;
+      p.block_n = (column_panels + along - 1) / along * block.columns();
+      across = (m + p.block_m - 1) / p.block_m, along = (n + p.block_n - 1) / p.block_n;
+      shape = {static_cast<size_t>(std::min<int64_t>(batch * across * along, int64_t{4} * device.info.units)),
+               1};
+      const int64_t depth = std::min(k, kDepth);
+      p.own_bytes = (p.block_m * p.block_n + depth * (p.block_m + p.block_n)) * register_bytes(reg);
+      if (fl_status status = host()->scratch(launch, static_cast<size_t>(p.own_bytes) * shape.groups, &own))
+        return status;
+    } else if (way == tiled) {
+      shape = {static_cast<size_t>(batch * ((m + 63) / 64) * ((n + 63) / 64)), 256};
+    } else {
+      shape = shape_for(device, batch * m * n, std::max<int64_t>(1, 4096 / std::max<int64_t>(1, k)));
     }
-    Launch l(launch, kernel);
-    l.at(2);
-    const uint64_t left_at = l.buffer(left), right_at = l.buffer(right);
-    p.set(offsets + (way == packed ? 4 : 0), left_at), p.set(offsets + (way == packed ? 5 : 1), right_at);
-    p.set(offsets + 2, l.buffer(a.c ? a.c->data : a.out.data));
-    p.set(offsets + 3, l.buffer(a.out.data));
+    Launch l(launch, k_);
+    l.at(1);
+    p.a_offset = static_cast<int64_t>(l.buffer(a.a.data));
+    p.b_offset = static_cast<int64_t>(l.buffer(a.b.data));
+    if (way == blocks) p.own_offset = static_cast<int64_t>(l.buffer(own));
+    p.c_offset = static_cast<int64_t>(l.buffer(a.c ? a.c->data : a.out.data));
+    p.out_offset = static_cast<int64_t>(l.buffer(a.out.data));
     for (int e = 0; epilogue && e + 1 < epilogue->n_inputs; ++e)
-      p.set(offsets + 6 + 5 + e, l.buffer(a.extra[e].data));
+      p.extra_offset[e] = static_cast<int64_t>(l.buffer(a.extra[e].data));
     l.fault();
-    if (fl_status status = p.pass(l, launch)) return status;
-    if (way == packed) {
-      const int64_t rows = rows_of(reg), units = batch * ((m + rows - 1) / rows) * ((n + 31) / 32);
-      Shape s = shape_for(device, units, std::max<int64_t>(1, (1 << 17) / (rows * 32 * k)));
-      return l.run(s.groups, s.local);
-    }
-    if (way == tiled) return l.run(static_cast<size_t>(batch * ((m + 63) / 64) * ((n + 63) / 64)), 256);
-    Shape s = shape_for(device, batch * m * n, std::max<int64_t>(1, 4096 / k));
-    return l.run(s.groups, s.local);
+    l.at(0);
+    l.value(p);
+    return l.run(shape.groups, shape.local);
   }
 };
 
@@ -193,7 +192,7 @@ fl_status gemm(const fl_launch* launch, const fl_gemm_args* a) {
              a->out.sizes[2], a->a.sizes[2], reg};
   const bool small = l.m * l.n * l.k < 4096;
   const Way way = reg >= kC64 || small           ? plain
-                  : device.info.processor        ? packed
+                  : device.info.processor        ? blocks
                   : device.info.max_group >= 256 ? tiled
                                                  : plain;
   return l.run(way);

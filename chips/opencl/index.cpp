@@ -88,7 +88,7 @@ fl_status run(const fl_launch* launch, const Walk& walk, const fl_tensor& dense,
   });
   if (!kernel) return FL_FAILED;
   Launch l(launch, kernel);
-  l.at(2);
+  l.at(p.first());
   p.set(offsets + N, l.buffer(dense.data)), p.set(offsets + N + 1, l.buffer(sparse.data));
   for (int k = 0; k < N; ++k) p.set(offsets + k, l.buffer(indices[k].data));
   l.fault();

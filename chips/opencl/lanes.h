@@ -25,9 +25,9 @@ inline size_t team_size(const Device& d) {
 
 inline std::string lanes_source(uint8_t dtype, bool across) {
   const std::string name = dtype_name(dtype), scalar = dtype == FL_F64 ? "double" : "float";
-  return Parameters::declare(true) + ("#define CT " + scalar) + "\n#define VECTOR " + scalar +
-         "16\n#define TO_VECTOR(v) convert_" + scalar + "16(v)\n#define LOAD_X LOAD_" + name +
-         "\n#define STORE_X STORE_" + name + (dtype == FL_F32 ? "\n#define X_IS_F32" : "") +
+  return "\n#define CT " + scalar + "\n#define VECTOR " + scalar + "16\n#define TO_VECTOR(v) convert_" +
+         scalar + "16(v)\n#define LOAD_X LOAD_" + name + "\n#define STORE_X STORE_" + name +
+         (dtype == FL_F32 ? "\n#define X_IS_F32" : "") +
          (dtype == FL_F32 || dtype == FL_F64 ? "\n#define X_IS_CT" : "") +
          (across ? "\n#define ACROSS\n" : "\n") + kernel_source_vector + kernel_source_lanes;
 }

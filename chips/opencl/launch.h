@@ -93,8 +93,7 @@ inline Shape shape_for(const Device& d, int64_t n, int64_t grain) {
 }
 
 // What a kernel gets besides buffers, all of it 8 bytes wide: by value where it is small, else through
-// memory. Such kernels begin with (PARAMETERS, long parameters_offset, …) and have their struct P; `declare`
-// says which.
+// memory. Kernels that get either begin with (PARAMETERS, …) and have their struct P; `declare` says which.
 class Parameters {
  public:
   void push(int64_t v) { data_[count_++] = v; }
@@ -105,15 +104,16 @@ class Parameters {
   }  // devices take 1024 bytes of arguments at least
   static const char* declare(bool by_value) {
     return by_value ? "\n#define PARAMETERS const P p\n"
-                    : "\n#define PARAMETERS __global const P* parameters\n#define IN_MEMORY\n";
+                    : "\n#define PARAMETERS __global const P* parameters, long parameters_offset\n#define "
+                      "IN_MEMORY\n";
   }
-  // Sets arguments 0 and 1.
+  // The argument that comes after what `pass` sets; known once everything is pushed.
+  cl_uint first() const { return by_value(static_cast<size_t>(count_)) ? 1 : 2; }
   fl_status pass(Launch& l, const fl_launch* launch) {
     l.at(0);
     size_t bytes = static_cast<size_t>(count_) * 8;
     if (by_value(static_cast<size_t>(count_))) {
       l.bytes(bytes, data_);
-      l.value(int64_t{0});
       return FL_OK;
     }
     void* memory;

@@ -54,7 +54,12 @@ struct Library {
     if (Entry* e = find(family, key)) return use(*e);
     return add(family, key, make(), true);
   }
-  // The same, but null until it is there: compiled on the library's own thread.
+  // Null unless it is there.
+  Kernel* known(Family family, uint64_t key) const {
+    Entry* e = find(family, key);
+    return e ? e->kernel.load(std::memory_order_acquire) : nullptr;
+  }
+  // The same as get, but null until it is there: compiled on the library's own thread.
   template <class F>
   Kernel* get_later(Family family, uint64_t key, F&& make) {
     if (Entry* e = find(family, key)) return e->kernel.load(std::memory_order_acquire);

@@ -100,7 +100,7 @@ struct Job {
       p.push(bits);
     }
     const int sums_at = p.reserve(1);
-    l.at(2);
+    l.at(1);
     for (int r = 0; r < kRoles; ++r) {
       p.push(o[r].kind);
       p.push(static_cast<int64_t>(l.buffer(o[r].data ? o[r].data : o[kX].data)));

@@ -5,6 +5,7 @@
 // points; then its kernel is compiled behind the scenes and used once it is there.
 #include "points.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernel_sources.h"
@@ -20,14 +21,29 @@ constexpr int kInterpretedDims = 4, kInterpretedSlots = 24;
 // ------------------------------------------------------------------- layouts
 // What a kernel is generated for: the rank, and of each operand how it goes along the innermost dimension.
 struct Layout {
-  int rank = 1;
+  int rank = 1, operands = 0;
   enum Inner : uint8_t { broadcast, contiguous, strided };
   uint8_t inner[kMaxOperands] = {};
   bool by_value = true;
 
+  // Along the innermost dimension only what is strided has a stride to be passed, and its size is n if it is
+  // the only one: drivers copy what is passed at each launch.
+  bool has_stride(int dimension, int operand) const {
+    return dimension + 1 < rank || inner[operand] == strided;
+  }
+  int strides() const {
+    return (rank - 1) * operands + static_cast<int>(std::count(inner, inner + operands, strided));
+  }
+  int sizes() const { return rank > 1 ? rank : 0; }
+  // Of the struct P.
+  size_t longs(int scalars) const {
+    return static_cast<size_t>(1 + sizes() + strides() + operands + 2 * scalars);
+  }
+
   uint64_t key(uint64_t hash) const {
-    uint64_t k = static_cast<uint64_t>(rank) << 1 | by_value;
-    for (uint8_t i : inner) k = k * 3 + i;
+    uint64_t k = 0;
+    for (int i = 0; i < operands; ++i) k |= uint64_t{inner[i]} << 2 * i;
+    k = k << 8 | static_cast<uint64_t>(rank) << 1 | by_value;
     return hash ^ (k + 1) * 0x9e3779b97f4a7c15u;
   }
 };
@@ -35,13 +51,12 @@ struct Layout {
 Layout layout_of(const Points& p) {
   Layout l;
   l.rank = p.space.ndim < 1 ? 1 : p.space.ndim;
+  l.operands = p.space.n;
   for (int k = 0; k < p.space.n; ++k) {
     int64_t stride = p.space.inner_stride(k);
     l.inner[k] = stride == 0 ? Layout::broadcast : stride == 1 ? Layout::contiguous : Layout::strided;
   }
-  size_t longs = 1 + static_cast<size_t>(l.rank) * (1 + static_cast<size_t>(p.space.n)) +
-                 static_cast<size_t>(p.space.n) + 2u * p.plan->n_scalars;
-  l.by_value = Parameters::by_value(longs);
+  l.by_value = Parameters::by_value(l.longs(p.plan->n_scalars));
   return l;
 }
 
@@ -50,11 +65,22 @@ std::string number(int64_t n) { return std::to_string(n); }
 
 Source generate(const Plan& plan, const Layout& layout) {
   const int K = plan.n_inputs + plan.n_outputs, R = layout.rank, S = plan.n_scalars;
-  std::string t = std::string(Parameters::declare(layout.by_value)) + "typedef struct { long n; long size[" +
-                  number(R) + "]; long stride[" + number(R) + "][" + number(K) + "]; long offset[" +
-                  number(K) + "];" + (S ? " ulong scalar[" + number(2 * S) + "];" : "") + " } P;\n";
+  auto array = [](const char* type, const char* name, int n) {
+    return n ? std::string(" ") + type + " " + name + "[" + number(n) + "];" : std::string();
+  };
+  std::string t = std::string(Parameters::declare(layout.by_value)) + "typedef struct { long n;" +
+                  array("long", "size", layout.sizes()) + array("long", "stride", layout.strides()) +
+                  array("long", "offset", K) + array("ulong", "scalar", 2 * S) + " } P;\n";
+  std::string size[FL_MAX_DIMS], stride[FL_MAX_DIMS][kMaxOperands];
+  for (int r = 0, at = 0; r < R; ++r) {
+    size[r] = layout.sizes() ? "p.size[" + number(r) + "]" : "p.n";
+    for (int k = 0; k < K; ++k)
+      stride[r][k] = layout.has_stride(r, k)                 ? "p.stride[" + number(at++) + "]"
+                     : layout.inner[k] == Layout::contiguous ? "1"
+                                                             : "0";
+  }
   t += "#define NOT_ZERO(b) ((b) == 0 ? (report(fault, tag, 6, 2, 0, 0), 1) : (b))\n";
-  t += "__kernel void points(PARAMETERS, long parameters_offset";
+  t += "__kernel void points(PARAMETERS";
   for (int k = 0; k < K; ++k) t += ", __global uchar* b" + number(k);
   if (plan.divides) t += ", __global Fault* fault, ulong tag";
   t += ") {\n";
@@ -67,7 +93,7 @@ Source generate(const Plan& plan, const Layout& layout) {
     std::string base = "o" + number(k);
     if (layout.inner[k] == Layout::broadcast) return base;
     if (layout.inner[k] == Layout::contiguous) return base + " + " + j;
-    return base + " + " + j + " * p.stride[" + number(R - 1) + "][" + number(k) + "]";
+    return base + " + " + j + " * " + stride[R - 1][k];
   };
   Emitter e;
   e.load = [&](int input, uint8_t dtype) {
@@ -91,13 +117,11 @@ Source generate(const Plan& plan, const Layout& layout) {
   auto decode = [&](const char* i) {
     std::string d = std::string("    long rest = ") + i + ";\n";
     for (int r = R - 1; r > 0; --r)
-      d += "    const long c" + number(r) + " = rest % p.size[" + number(r) + "]; rest /= p.size[" +
-           number(r) + "];\n";
+      d += "    const long c" + number(r) + " = rest % " + size[r] + "; rest /= " + size[r] + ";\n";
     d += "    const long c0 = rest;\n";
     for (int k = 0; k < K; ++k) {
-      d += "    const long o" + number(k) + " = c0 * p.stride[0][" + number(k) + "]";
-      for (int r = 1; r < R; ++r)
-        d += " + c" + number(r) + " * p.stride[" + number(r) + "][" + number(k) + "]";
+      d += "    const long o" + number(k) + " = c0 * " + stride[0][k];
+      for (int r = 1; r < R; ++r) d += " + c" + number(r) + " * " + stride[r][k];
       d += ";\n";
     }
     return d;
@@ -107,8 +131,7 @@ Source generate(const Plan& plan, const Layout& layout) {
        "  long row = get_group_id(0) * chunk;\n"
        "  const long end = min(p.n, row + chunk);\n"
        "  while (row < end) {\n" +
-       decode("row") + "    const long m = min(p.size[" + number(R - 1) + "] - c" + number(R - 1) +
-       ", end - row);\n";
+       decode("row") + "    const long m = min(" + size[R - 1] + " - c" + number(R - 1) + ", end - row);\n";
   // No point reads what another writes: an output is exactly an input, or apart from all.
   t += "#pragma clang loop vectorize(assume_safety)\n    for (long j = 0; j < m; ++j) {\n" + body +
        "    }\n    row += m;\n  }\n#else\n"
@@ -122,13 +145,14 @@ fl_status run_generated(const fl_launch* launch, const Points& p, const Layout& 
   const int64_t n = p.space.points();
   Parameters q;
   q.push(n);
-  for (int d = 0; d < layout.rank; ++d) q.push(d < p.space.ndim ? p.space.size[d] : 1);
+  for (int d = 0; d < layout.sizes(); ++d) q.push(p.space.size[d]);
   for (int d = 0; d < layout.rank; ++d)
-    for (int k = 0; k < K; ++k) q.push(d < p.space.ndim ? p.space.stride[d][k] : 0);
+    for (int k = 0; k < K; ++k)
+      if (layout.has_stride(d, k)) q.push(p.space.stride[d][k]);
   const int offsets = q.reserve(K);
   push_scalars(q, *p.plan, p.scalars);
   Launch l(launch, kernel);
-  l.at(2);
+  l.at(q.first());
   for (int k = 0; k < K; ++k) q.set(offsets + k, l.buffer(p.data[k]));
   if (p.plan->divides) l.fault();
   if (fl_status status = q.pass(l, launch)) return status;
@@ -370,6 +394,7 @@ fl_status run_points(const fl_launch* launch, const Points& p, bool may_compile)
   uint64_t key = layout.key(plan.hash);
   const bool interpretable =
       plan.n_slots <= kInterpretedSlots && p.space.ndim <= kInterpretedDims && !plan.complex_functions;
+  if (Kernel* known = d.library->known(Family::program, key)) return run_generated(launch, p, layout, known);
   if (interpretable && !may_compile) return run_interpreted(launch, p);
   const Worth worth =
       interpretable ? count_points(plan, static_cast<uint64_t>(p.space.points())) : Worth::wait;

@@ -60,8 +60,8 @@ fl_status run(const fl_launch* launch, const Args& a, const fl_tensor& x, const 
       d.library->get(Family::pool, (x.dtype * 4u + static_cast<uint32_t>(a.kind)) * 2u + backward, [&] {
         const std::string name = dtype_name(x.dtype), type = register_name(natural_register(x.dtype));
         const char* lowest = type == "I32" ? "INT_MIN" : type == "I64" ? "LONG_MIN" : "-INFINITY";
-        return Source{Parameters::declare(true) + ("#define CT T_" + type) + "\n#define LOWEST " + lowest +
-                          "\n#define LOAD_X LOAD_" + name + "\n#define STORE_X STORE_" + name + "\n" +
+        return Source{"\n#define CT T_" + type + "\n#define LOWEST " + lowest + "\n#define LOAD_X LOAD_" +
+                          name + "\n#define STORE_X STORE_" + name + "\n" +
                           (max                                  ? "#define MAX\n"
                            : a.kind == FL_POOL_ADAPTIVE_AVERAGE ? "#define ADAPTIVE\n"
                                                                 : "") +
@@ -70,7 +70,7 @@ fl_status run(const fl_launch* launch, const Args& a, const fl_tensor& x, const 
       });
   if (!kernel) return FL_FAILED;
   Launch l(launch, kernel);
-  l.at(2);
+  l.at(1);
   p.set(offsets, l.buffer(x.data)), p.set(offsets + 1, l.buffer(y.data));
   p.set(offsets + 2, l.buffer(index ? index->data : y.data));
   if (fl_status status = p.pass(l, launch)) return status;

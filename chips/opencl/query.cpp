@@ -94,6 +94,8 @@ bool describe(FoundDevice& d, const std::string& platform, int number) {
   info.alignment = std::max<uint32_t>(device_value<cl_uint>(d.id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8, 64);
   info.units = device_value<cl_uint>(d.id, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
   info.max_group = static_cast<uint32_t>(device_value<size_t>(d.id, CL_DEVICE_MAX_WORK_GROUP_SIZE, 1));
+  info.float_width =
+      std::max<uint32_t>(device_value<cl_uint>(d.id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, 1), 1);
   info.processor = (device_value<cl_bitfield>(d.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
   info.fp64 = extensions.find("cl_khr_fp64") != std::string::npos ||
               device_value<cl_bitfield>(d.id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;

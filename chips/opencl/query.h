@@ -16,10 +16,11 @@ struct DeviceInfo {
   uint64_t memory, max_alloc, local_memory;
   uint32_t alignment;  // bytes
   uint32_t units, max_group;
+  uint32_t float_width;   // of the device's vectors, in floats
   uint32_t major, minor;  // OpenCL version of the device
   uint8_t processor;  // the host's, or another that works like it: no local memory of its own, wide vectors
   uint8_t fp64, fp16, long_atomics, exact_division;
-  uint8_t reserved[3];
+  uint8_t reserved[7];
 };
 
 struct FoundDevice {

@@ -131,7 +131,7 @@ Source generate(const Form& f, bool fp64) {
        "][" + number(N) + "]; long offset[" + number(K + 1) + "];" +
        (S ? " ulong scalar[" + number(S) + "];" : "") + " } P;\n";
 
-  std::string arguments = "PARAMETERS, long parameters_offset";
+  std::string arguments = "PARAMETERS";
   for (int k = 0; k < K; ++k) arguments += ", __global uchar* b" + number(k);
   arguments += ", __global uchar* partials, __global Fault* fault, ulong tag";
   std::string prologue;
@@ -450,7 +450,7 @@ fl_status reduce_direct(const fl_launch* launch, const fl_reduce_args* a, const 
   }
   auto run = [&](Kernel* kernel, int64_t pieces, int64_t work) {
     Launch l(launch, kernel);
-    l.at(2);
+    l.at(p.first());
     for (int k = 0; k < K; ++k) p.set(offsets + k, l.buffer(tensor(k).data));
     p.set(offsets + K, l.buffer(partials));
     l.fault();

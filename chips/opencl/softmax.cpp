@@ -47,7 +47,7 @@ fl_status run(const fl_launch* launch, const fl_tensor& first, const fl_tensor* 
   });
   if (!kernel) return FL_FAILED;
   Launch l(launch, kernel);
-  l.at(2);
+  l.at(1);
   for (int k = 0; k < 3; ++k) p.set(offsets + k, l.buffer(t[k]->data));
   team_memory(l, d, across);
   if (fl_status status = p.pass(l, launch)) return status;

@@ -2,9 +2,9 @@
 //
 // Host and kernels see one correlation: position i of the result (a lattice in the tensor) meets with tap t the source
 // at i × step + base + t × tap_step, where outside is zero. The gradient of x is one for each phase of the stride.
-// On a processor `correlate` packs the windows of COLUMNS positions into memory of its group, which stays in the cache,
-// and multiplies all weights with them; `weigh` (the gradient of w) packs blocks of both operands. Elsewhere `tiles`
-// does either through local memory.
+// On a processor `correlate` packs the windows of a block of positions into memory of its group, which stays in the
+// cache, and multiplies all weights with them, DEPTH of the sum at a time; `weigh` (the gradient of w) packs blocks of
+// both operands. Elsewhere `tiles` does either through local memory.
 // Macros: those of block.cl and vector.cl; MASK (of integers as wide as CT), TO_MASK; one of PACK, CORRELATE, WEIGH,
 // JOIN, TILES and TILES_WEIGH.
 typedef struct {
@@ -16,11 +16,12 @@ typedef struct {
   long weight_offset, weight_group, weight_row, weight_channel, weight_tap[3];
   long bias_offset, bias_stride, has_bias;
   long packed_offset, group_offset, group_bytes;
-  long block, pieces, chunk;  // weigh: positions packed together, parts of all positions, columns of a unit
+  // Positions packed together; weigh: parts of all positions, columns of a unit; correlate: rows with sums in memory.
+  long block, pieces, chunk;
 } P;
 
 #define ARGUMENTS                                                                                             \
-  PARAMETERS, long parameters_offset, __global uchar *source_base, __global uchar *target_base,               \
+  const P p, __global uchar *source_base, __global uchar *target_base,               \
       __global uchar *weight_base, __global uchar *bias_base, __global uchar *packed_base, __global uchar *own_base
 #define ROW_PANELS ((p.m + ROWS - 1) / ROWS)
 #define TAPS (p.taps[0] * p.taps[1] * p.taps[2])
@@ -162,59 +163,95 @@ static inline VT load_lanes(__global const uchar* x, const Lanes* q, int16 valid
 #endif
 
 #ifdef CORRELATE
+#define DEPTH 256
+#define MOST_LANES 12
+#define PANELS_AT_ONCE 32
+// n steps from `begin` of what 16 positions see, COLUMNS apart.
+static inline void pack_windows(__global const uchar* x, const Lanes* q, const P* p, long group, long begin, long n,
+                                long step, __global CT* to) {
+  long tap = begin / p->channels, c = begin % p->channels;
+  for (long k = 0; k < n; ++tap, c = 0) {
+    const long t2 = tap % p->taps[2], t1 = tap / p->taps[2] % p->taps[1], t0 = tap / p->taps[2] / p->taps[1];
+    const long stop = min(n, k + p->channels - c);
+    const int16 valid = inside(q, p, t0, t1, t2);
+    long at = (group * p->channels + c) * p->source_channel + t0 * p->tap_step[0] * p->source_stride[0] +
+              t1 * p->tap_step[1] * p->source_stride[1] + t2 * p->tap_step[2] * p->source_stride[2];
+    if (step == 1 && q->runs == 1 && all(valid)) {
+      for (; k < stop; ++k, at += p->source_channel) vstore16(LOAD16_X(x, q->delta[0] + at), 0, to + k * COLUMNS);
+    } else {
+      for (; k < stop; ++k, at += p->source_channel)
+        vstore16(load_lanes(x, q, valid, at, step, p->source_extent), 0, to + k * COLUMNS);
+    }
+  }
+}
+
 __kernel void conv(ARGUMENTS) {
   __global const CT* packed = (__global const CT*)(packed_base + p.packed_offset);
   __global const uchar* x = source_base + p.source_offset;
   __global uchar* y = target_base + p.target_offset;
   __global const uchar* bias = bias_base + p.bias_offset;
-  __global CT* own = (__global CT*)(own_base + p.group_offset + get_group_id(0) * p.group_bytes);
+  __global CT* sums = (__global CT*)(own_base + p.group_offset + get_group_id(0) * p.group_bytes);
+  __global CT* right = sums + p.chunk * p.block;
   const long row_panels = ROW_PANELS, step = p.step[2] * p.source_stride[2];
-  // A unit: COLUMNS positions and a split of what they are multiplied with.
-  const long all = p.groups * row_panels, per_split = (all + p.splits - 1) / p.splits;
+  // A unit: a block of positions and a split of what they are multiplied with.
+  const long all_panels = p.groups * row_panels, per_split = (all_panels + p.splits - 1) / p.splits;
   UNITS(unit, p.units) {
-    const long first = unit / p.splits * COLUMNS, columns = min((long)COLUMNS, POSITIONS - first);
-    Lanes lanes[2];
-    find_lanes(&lanes[0], &p, first);
-    find_lanes(&lanes[1], &p, first + 16);
-    const int dense = lanes[0].dense && lanes[1].dense && columns == COLUMNS && lanes[1].to[0] == lanes[0].to[0] + 16;
-    long packed_group = -1;
-    for (long panel = unit % p.splits * per_split, end = min(all, panel + per_split); panel < end; ++panel) {
-      const long group = panel / row_panels;
-      if (group != packed_group) {
-        packed_group = group;
-        __global CT* to = own;
-        for (long t0 = 0; t0 < p.taps[0]; ++t0)
-          for (long t1 = 0; t1 < p.taps[1]; ++t1)
-            for (long t2 = 0; t2 < p.taps[2]; ++t2) {
-              const int16 v0 = inside(&lanes[0], &p, t0, t1, t2), v1 = inside(&lanes[1], &p, t0, t1, t2);
-              long at = group * p.channels * p.source_channel + t0 * p.tap_step[0] * p.source_stride[0] +
-                        t1 * p.tap_step[1] * p.source_stride[1] + t2 * p.tap_step[2] * p.source_stride[2];
-              for (long c = 0; c < p.channels; ++c, at += p.source_channel, to += COLUMNS) {
-                vstore16(load_lanes(x, &lanes[0], v0, at, step, p.source_extent), 0, to);
-                vstore16(load_lanes(x, &lanes[1], v1, at, step, p.source_extent), 1, to);
+    const long first = unit / p.splits * p.block, count = min(p.block, POSITIONS - first);
+    const long columns = (count + COLUMNS - 1) / COLUMNS;
+    Lanes lanes[MOST_LANES];
+    for (long l = 0; l < columns * VECTORS; ++l) find_lanes(&lanes[l], &p, first + 16 * l);
+    const long stop = min(all_panels, (unit % p.splits + 1) * per_split);
+    for (long from = unit % p.splits * per_split, to; from < stop; from = to) {
+      const long group = from / row_panels;
+      to = min(stop, (group + 1) * row_panels);
+      long k0 = 0;
+      do {
+        const long n = min((long)DEPTH, p.depth - k0);
+        const int begins = k0 == 0, ends = k0 + n == p.depth;
+        for (long l = 0; l < columns * VECTORS; ++l)
+          pack_windows(x, &lanes[l], &p, group, k0, n, step, right + l / VECTORS * COLUMNS * n + l % VECTORS * 16);
+        for (long part = from; part < to; part += PANELS_AT_ONCE)
+          for (long j = 0; j < columns; ++j)
+            for (long panel = part; panel < min(to, part + PANELS_AT_ONCE); ++panel) {
+              BLOCK_SUMS(block, packed + (panel * p.depth + k0) * ROWS, right + j * COLUMNS * n, n)
+              __global CT* kept = sums + ((panel - from) * columns + j) * ROWS * COLUMNS;
+              if (!begins) {
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+                  for (int v = 0; v < VECTORS; ++v) block[r][v] += vload16(r * VECTORS + v, kept);
+              }
+              if (!ends) {
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+                  for (int v = 0; v < VECTORS; ++v) vstore16(block[r][v], r * VECTORS + v, kept);
+                continue;
+              }
+              CT tile[ROWS * COLUMNS];
+#pragma unroll
+              for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+                for (int v = 0; v < VECTORS; ++v) vstore16(block[r][v], r * VECTORS + v, tile);
+              const long m0 = panel % row_panels * ROWS, rows = min((long)ROWS, p.m - m0);
+              for (long r = 0; r < rows; ++r) {
+                const long row = group * p.m + m0 + r, at = row * p.target_channel;
+                const CT add = p.has_bias ? LOAD_X(bias, row * p.bias_stride) : (CT)0;
+                for (int v = 0; v < VECTORS; ++v) {
+                  const Lanes* q = &lanes[j * VECTORS + v];
+                  const VT sum = vload16(r * VECTORS + v, tile) + add;
+                  if (q->dense && q->count == 16) {
+                    STORE16_X(y, at + q->to[0], sum);
+                  } else {
+                    CT some[16];
+                    vstore16(sum, 0, some);
+                    for (int l = 0; l < q->count; ++l) STORE_X(y, at + q->to[l], some[l]);
+                  }
+                }
               }
             }
-      }
-      __global const CT* pa = packed + panel * ROWS * p.depth;
-      BLOCK_SUMS(pa, own, p.depth)
-      const long m0 = panel % row_panels * ROWS, rows = min((long)ROWS, p.m - m0);
-      CT tile[ROWS * COLUMNS];
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r) {
-        vstore16(s0[r], 0, tile + r * COLUMNS);
-        vstore16(s1[r], 1, tile + r * COLUMNS);
-      }
-      for (long r = 0; r < rows; ++r) {
-        const long row = group * p.m + m0 + r, at = row * p.target_channel;
-        const CT add = p.has_bias ? LOAD_X(bias, row * p.bias_stride) : (CT)0;
-        if (dense) {
-          STORE16_X(y, at + lanes[0].to[0], vload16(2 * r, tile) + add);
-          STORE16_X(y, at + lanes[0].to[0] + 16, vload16(2 * r + 1, tile) + add);
-        } else {
-          for (long l = 0; l < columns; ++l)
-            STORE_X(y, at + lanes[l / 16].to[l % 16], tile[r * COLUMNS + l] + add);
-        }
-      }
+        k0 += n;
+      } while (k0 < p.depth);
     }
   }
 }
@@ -226,20 +263,6 @@ __kernel void conv(ARGUMENTS) {
   ((((piece) * p.groups + (group)) * COLUMN_PANELS + (column)) * ROW_PANELS + (row)) * ROWS * COLUMNS
 
 #ifdef WEIGH
-#define ZIP_LO(a, b)                                                                                         \
-  ((VT)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7))
-#define ZIP_HI(a, b)                                                                                         \
-  ((VT)(a.s8, b.s8, a.s9, b.s9, a.sa, b.sa, a.sb, b.sb, a.sc, b.sc, a.sd, b.sd, a.se, b.se, a.sf, b.sf))
-// N vectors of 16 to 16 runs of N: each round moves the highest bit of the row's number behind the column's.
-#define TRANSPOSE(x, N)                                  \
-  _Pragma("unroll") for (int s_ = 1; s_ < N; s_ *= 2) {  \
-    VT y_[N];                                            \
-    _Pragma("unroll") for (int i_ = 0; i_ < N / 2; ++i_) { \
-      y_[2 * i_] = ZIP_LO(x[i_], x[i_ + N / 2]);         \
-      y_[2 * i_ + 1] = ZIP_HI(x[i_], x[i_ + N / 2]);     \
-    }                                                    \
-    _Pragma("unroll") for (int i_ = 0; i_ < N; ++i_) x[i_] = y_[i_]; \
-  }
 __kernel void conv(ARGUMENTS) {
   __global const uchar* x = source_base + p.source_offset;
   __global const uchar* y = target_base + p.target_offset;
@@ -258,11 +281,11 @@ __kernel void conv(ARGUMENTS) {
         Lanes lanes;
         find_lanes(&lanes, &p, begin + k);
         for (long row = 0; row < row_panels * ROWS; row += ROWS) {
-          VT t[ROWS];
+          VT t[ROWS_ROOM];
 #pragma unroll
-          for (int r = 0; r < ROWS; ++r) {
+          for (int r = 0; r < ROWS_ROOM; ++r) {
             const long at = (group * p.m + row + r) * p.target_channel;
-            if (row + r >= p.m) {
+            if (r >= ROWS || row + r >= p.m) {
               t[r] = (VT)0;
             } else if (lanes.dense && lanes.count == 16) {
               t[r] = load_run(y, at + lanes.to[0], 1);
@@ -275,10 +298,8 @@ __kernel void conv(ARGUMENTS) {
               t[r] = vload16(0, some);
             }
           }
-          TRANSPOSE(t, ROWS)
           __global CT* to = left + row * p.block + k * ROWS;
-#pragma unroll
-          for (int r = 0; r < ROWS; ++r) vstore16(t[r], r, to);
+          PUT_ROWS(t, to)
         }
         long c = q0 % p.channels, tap = q0 / p.channels, at = 0;
         int16 valid = (int16)0;
@@ -313,13 +334,18 @@ __kernel void conv(ARGUMENTS) {
       }
       for (long panel = 0; panel < panels; ++panel)
         for (long row = 0; row < row_panels; ++row) {
-          BLOCK_SUMS(left + row * ROWS * p.block, right + panel * COLUMNS * p.block, n)
+          BLOCK_SUMS(block, left + row * ROWS * p.block, right + panel * COLUMNS * p.block, n)
           __global CT* to = sums + PANEL(piece, group, q0 / COLUMNS + panel, row);
+          if (!fresh) {
 #pragma unroll
-          for (int r = 0; r < ROWS; ++r) {
-            vstore16(fresh ? s0[r] : s0[r] + vload16(2 * r, to), 2 * r, to);
-            vstore16(fresh ? s1[r] : s1[r] + vload16(2 * r + 1, to), 2 * r + 1, to);
+            for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+              for (int v = 0; v < VECTORS; ++v) block[r][v] += vload16(r * VECTORS + v, to);
           }
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+            for (int v = 0; v < VECTORS; ++v) vstore16(block[r][v], r * VECTORS + v, to);
         }
       fresh = 0;
     }

@@ -1,54 +1,69 @@
 // out = epilogue(alpha × a·b + beta × c) in blocks of ROWS × COLUMNS.
 //
-// On a processor: `pack` lays a and b out in panels as the inner loop reads them, converted and padded with zeros, so
-// that `multiply` knows one layout and no edges; its accumulators are vectors that stay in registers. Elsewhere `tiles`
-// works through local memory.
-// Macros: those of block.cl, which goes before; LOAD_B (dtype in memory), FINISH(value) with the epilogue.
+// On a processor `multiply` takes block_m × block_n of the result at a time, DEPTH of the reduced dimension at a time:
+// both operands are laid out in panels as the inner loop reads them, converted, in memory of the group that stays in
+// the cache. To do so again for each block costs less than a launch that does it before. Elsewhere `tiles` works through
+// local memory.
+// Macros: those of block.cl and vector.cl, which go before; FINISH with the epilogue.
 typedef struct {
   long batch, m, n, k;
   long a_stride[3], b_stride[3], c_stride[3], out_stride[3];
-  long a_batches, b_batches;  // 1 when the batch shares one matrix
-  long a_offset, b_offset, c_offset, out_offset, packed_a, packed_b;
+  long a_offset, b_offset, c_offset, out_offset;
+  long own_offset, own_bytes;  // of a group
+  long block_m, block_n;
   long has_c;
   ulong alpha[2], beta[2];
   long extra_offset[8], extra_stride[8][3];
   ulong scalar[32];
 } P;
 
-#ifdef PACK
-// side 0: a in panels [m / ROWS][k][ROWS]; side 1: b in panels [n / COLUMNS][k][COLUMNS].
-__kernel void pack(PARAMETERS, long parameters_offset, int side, __global const uchar* from, __global uchar* to) {
-#ifdef IN_MEMORY
-  const P p = *(__global const P*)((__global const uchar*)parameters + parameters_offset);
-#endif
-  const long width = side ? COLUMNS : ROWS, across = side ? p.n : p.m, panels = (across + width - 1) / width;
-  const long units = (side ? p.b_batches : p.a_batches) * panels;
-  __global const uchar* source = from + (side ? p.b_offset : p.a_offset);
-  __global CT* target = (__global CT*)(to + (side ? p.packed_b : p.packed_a));
-  const long s_batch = side ? p.b_stride[0] : p.a_stride[0], s_k = side ? p.b_stride[1] : p.a_stride[2],
-             s_across = side ? p.b_stride[2] : p.a_stride[1];
-  const long groups = get_num_groups(0), chunk = (units + groups - 1) / groups, begin = get_group_id(0) * chunk;
-  const long end = min(units, begin + chunk);
-  for (long unit = begin; unit < end; ++unit) {
-    const long first = unit % panels * width, count = min(width, across - first);
-    const long base = unit / panels * s_batch + first * s_across;
-    __global CT* panel = target + unit * width * p.k;
-    if (count < width || s_across == 1) {
-      for (long k = 0; k < p.k; ++k) {
-        if (count == width && side) {
-          for (long i = 0; i < COLUMNS; ++i) panel[k * COLUMNS + i] = LOAD_B(source, base + k * s_k + i);
-        } else {
-          for (long i = 0; i < width; ++i)
-            panel[k * width + i] = i < count ? LOAD_B(source, base + k * s_k + i * s_across) : (CT)0;
-        }
-      }
-    } else {
-      // The reduced dimension lies together: blocks of it, so that both sides stay in the cache.
-      for (long k0 = 0; k0 < p.k; k0 += 16)
-        for (long i = 0; i < width; ++i)
-          for (long k = k0; k < min(p.k, k0 + 16); ++k) panel[k * width + i] = LOAD_B(source, base + k * s_k + i * s_across);
+#ifdef MULTIPLY
+#define DEPTH 256
+#define UNITS(unit, n)                                                                              \
+  const long groups_ = get_num_groups(0), share_ = ((n) + groups_ - 1) / groups_;                   \
+  for (long unit = get_group_id(0) * share_, end_ = min((long)(n), unit + share_); unit < end_; ++unit)
+
+// A panel [k][ROWS] of n steps. What lies beyond the edge is never used: it may be anything.
+static inline void pack_rows(__global const uchar* from, long at, long across, long along, long count, long n,
+                             __global CT* panel) {
+  long k = 0;
+  if (along == 1) {
+    for (; k + 16 <= n; k += 16) {
+      VT x[ROWS_ROOM];
+#pragma unroll
+      for (int r = 0; r < ROWS_ROOM; ++r)
+        x[r] = r < ROWS ? LOAD16_X(from, at + min((long)r, count - 1) * across + k) : (VT)0;
+      PUT_ROWS(x, panel + k * ROWS)
+    }
+  } else if (count == ROWS) {
+    for (; k < n; ++k) {
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) panel[k * ROWS + r] = LOAD_X(from, at + r * across + k * along);
     }
   }
+  for (; k < n; ++k)
+    for (int r = 0; r < ROWS; ++r) panel[k * ROWS + r] = LOAD_X(from, at + min((long)r, count - 1) * across + k * along);
+}
+// A panel [k][COLUMNS].
+static inline void pack_columns(__global const uchar* from, long at, long across, long along, long count, long n,
+                                __global CT* panel) {
+  long k = 0;
+  if (across == 1 && count == COLUMNS) {
+    for (; k < n; ++k)
+      for (int v = 0; v < VECTORS; ++v) vstore16(LOAD16_X(from, at + k * along + v * 16), v, panel + k * COLUMNS);
+  } else if (along == 1) {
+    for (; k + 16 <= n; k += 16)
+      for (int v = 0; v < VECTORS; ++v) {
+        VT x[16];
+        for (int l = 0; l < 16; ++l) x[l] = LOAD16_X(from, at + min((long)(v * 16 + l), count - 1) * across + k);
+        TRANSPOSE(x, 16)
+#pragma unroll
+        for (int l = 0; l < 16; ++l) vstore16(x[l], v, panel + (k + l) * COLUMNS);
+      }
+  }
+  for (; k < n; ++k)
+    for (int i = 0; i < COLUMNS; ++i)
+      panel[k * COLUMNS + i] = LOAD_X(from, at + min((long)i, count - 1) * across + k * along);
 }
 #endif
 
@@ -60,34 +75,65 @@ __kernel void pack(PARAMETERS, long parameters_offset, int side, __global const 
   }
 
 #ifdef MULTIPLY
-__kernel void multiply(PARAMETERS, long parameters_offset, __global const uchar* packed, __global const uchar* packed2,
-                       __global const uchar* c_base, __global uchar* out_base EXTRA_ARGUMENTS, __global Fault* fault,
-                       ulong tag) {
-#ifdef IN_MEMORY
-  const P p = *(__global const P*)((__global const uchar*)parameters + parameters_offset);
-#endif
-  __global const CT* a = (__global const CT*)(packed + p.packed_a);
-  __global const CT* b = (__global const CT*)(packed2 + p.packed_b);
-  __global const uchar* c = c_base + p.c_offset;
+__kernel void multiply(const P p, __global const uchar* a_base, __global const uchar* b_base,
+                       __global uchar* own_base, __global const uchar* c_base,
+                       __global uchar* out_base EXTRA_ARGUMENTS, __global Fault* fault, ulong tag) {
+  __global const uchar *a = a_base + p.a_offset, *b = b_base + p.b_offset, *c = c_base + p.c_offset;
   __global uchar* out = out_base + p.out_offset;
-  const long row_panels = (p.m + ROWS - 1) / ROWS, column_panels = (p.n + COLUMNS - 1) / COLUMNS;
-  const long units = p.batch * column_panels * row_panels;
-  const long groups = get_num_groups(0), chunk = (units + groups - 1) / groups, begin = get_group_id(0) * chunk;
-  const long end = min(units, begin + chunk);
-  for (long unit = begin; unit < end; ++unit) {
-    const long rp = unit % row_panels, cp = unit / row_panels % column_panels, batch = unit / row_panels / column_panels;
-    __global const CT* pa = a + ((p.a_batches == 1 ? 0 : batch) * row_panels + rp) * ROWS * p.k;
-    __global const CT* pb = b + ((p.b_batches == 1 ? 0 : batch) * column_panels + cp) * COLUMNS * p.k;
-    BLOCK_SUMS(pa, pb, p.k)
-    const long m0 = rp * ROWS, n0 = cp * COLUMNS, rows = min((long)ROWS, p.m - m0), columns = min((long)COLUMNS, p.n - n0);
-    CT tile[ROWS * COLUMNS];
+  // Sums, and a's and b's panels.
+  __global CT* sums = (__global CT*)(own_base + p.own_offset + get_group_id(0) * p.own_bytes);
+  __global CT *own_a = sums + p.block_m * p.block_n, *own_b = own_a + p.block_m * min(p.k, (long)DEPTH);
+  const long row_blocks = (p.m + p.block_m - 1) / p.block_m, column_blocks = (p.n + p.block_n - 1) / p.block_n;
+  UNITS(unit, p.batch * column_blocks * row_blocks) {
+    const long m0 = unit % row_blocks * p.block_m, n0 = unit / row_blocks % column_blocks * p.block_n;
+    const long batch = unit / row_blocks / column_blocks;
+    const long a_at = batch * p.a_stride[0], b_at = batch * p.b_stride[0];
+    const long rows = (min(p.block_m, p.m - m0) + ROWS - 1) / ROWS;              // panels
+    const long columns = (min(p.block_n, p.n - n0) + COLUMNS - 1) / COLUMNS;
+    for (long k0 = 0; k0 < p.k; k0 += DEPTH) {
+      const long depth = min((long)DEPTH, p.k - k0);
+      const int first = k0 == 0, last = k0 + depth == p.k;
+      const long a_step = ROWS * depth, b_step = COLUMNS * depth;
+      for (long i = 0; i < rows; ++i)
+        pack_rows(a, a_at + (m0 + i * ROWS) * p.a_stride[1] + k0 * p.a_stride[2], p.a_stride[1], p.a_stride[2],
+                  min((long)ROWS, p.m - m0 - i * ROWS), depth, own_a + i * a_step);
+      for (long j = 0; j < columns; ++j)
+        pack_columns(b, b_at + k0 * p.b_stride[1] + (n0 + j * COLUMNS) * p.b_stride[2], p.b_stride[2], p.b_stride[1],
+                     min((long)COLUMNS, p.n - n0 - j * COLUMNS), depth, own_b + j * b_step);
+      for (long j = 0; j < columns; ++j)
+        for (long i = 0; i < rows; ++i) {
+          BLOCK_SUMS(block, own_a + i * a_step, own_b + j * b_step, depth)
+          __global CT* kept = sums + (j * rows + i) * ROWS * COLUMNS;
+          if (!first) {
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-      vstore16(s0[r], 0, tile + r * COLUMNS);
-      vstore16(s1[r], 1, tile + r * COLUMNS);
+            for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+              for (int v = 0; v < VECTORS; ++v) block[r][v] += vload16(r * VECTORS + v, kept);
+          }
+          if (!last) {
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+              for (int v = 0; v < VECTORS; ++v) vstore16(block[r][v], r * VECTORS + v, kept);
+            continue;
+          }
+          CT tile[ROWS * COLUMNS];
+#pragma unroll
+          for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+            for (int v = 0; v < VECTORS; ++v) vstore16(block[r][v], r * VECTORS + v, tile);
+          const long row0 = m0 + i * ROWS, column0 = n0 + j * COLUMNS;
+          const int height = min((long)ROWS, p.m - row0), width = min((long)COLUMNS, p.n - column0);
+          for (int r = 0; r < height; ++r) {
+            if (width == COLUMNS) {
+#pragma clang loop vectorize(assume_safety)
+              for (int l = 0; l < COLUMNS; ++l) OUTPUT(row0 + r, column0 + l, tile[r * COLUMNS + l])
+            } else {
+              for (int l = 0; l < width; ++l) OUTPUT(row0 + r, column0 + l, tile[r * COLUMNS + l])
+            }
+          }
+        }
     }
-    for (long r = 0; r < rows; ++r)
-      for (long i = 0; i < columns; ++i) OUTPUT(m0 + r, n0 + i, tile[r * COLUMNS + i])
   }
 }
 #endif
@@ -97,12 +143,9 @@ __kernel void multiply(PARAMETERS, long parameters_offset, __global const uchar*
 #define SIDE 16
 #define BLOCK (SIDE * 4)
 #define DEPTH 16
-__kernel void tiles(PARAMETERS, long parameters_offset, __global const uchar* a_base, __global const uchar* b_base,
+__kernel void tiles(const P p, __global const uchar* a_base, __global const uchar* b_base,
                     __global const uchar* c_base, __global uchar* out_base EXTRA_ARGUMENTS, __global Fault* fault,
                     ulong tag) {
-#ifdef IN_MEMORY
-  const P p = *(__global const P*)((__global const uchar*)parameters + parameters_offset);
-#endif
   __local CT left[DEPTH][BLOCK + 1], right[DEPTH][BLOCK + 1];
   __global const uchar* a = a_base + p.a_offset;
   __global const uchar* b = b_base + p.b_offset;
@@ -121,11 +164,11 @@ __kernel void tiles(PARAMETERS, long parameters_offset, __global const uchar* a_
       const int by_k = p.a_stride[2] == 1;
       const int k = by_k ? i % DEPTH : i / BLOCK, m = by_k ? i / DEPTH : i % BLOCK;
       left[k][m] = m0 + m < p.m && k0 + k < p.k
-                       ? LOAD_B(a, batch * p.a_stride[0] + (m0 + m) * p.a_stride[1] + (k0 + k) * p.a_stride[2]) : ZERO;
+                       ? LOAD_X(a, batch * p.a_stride[0] + (m0 + m) * p.a_stride[1] + (k0 + k) * p.a_stride[2]) : ZERO;
       const int b_by_k = p.b_stride[1] == 1;
       const int kb = b_by_k ? i % DEPTH : i / BLOCK, n = b_by_k ? i / DEPTH : i % BLOCK;
       right[kb][n] = n0 + n < p.n && k0 + kb < p.k
-                         ? LOAD_B(b, batch * p.b_stride[0] + (k0 + kb) * p.b_stride[1] + (n0 + n) * p.b_stride[2]) : ZERO;
+                         ? LOAD_X(b, batch * p.b_stride[0] + (k0 + kb) * p.b_stride[1] + (n0 + n) * p.b_stride[2]) : ZERO;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int k = 0; k < DEPTH; ++k)
@@ -144,12 +187,9 @@ __kernel void tiles(PARAMETERS, long parameters_offset, __global const uchar* a_
 
 #ifdef PLAIN
 // A work-item for each element: for types without vectors of 16.
-__kernel void plain(PARAMETERS, long parameters_offset, __global const uchar* a_base, __global const uchar* b_base,
+__kernel void plain(const P p, __global const uchar* a_base, __global const uchar* b_base,
                     __global const uchar* c_base, __global uchar* out_base EXTRA_ARGUMENTS, __global Fault* fault,
                     ulong tag) {
-#ifdef IN_MEMORY
-  const P p = *(__global const P*)((__global const uchar*)parameters + parameters_offset);
-#endif
   __global const uchar* a = a_base + p.a_offset;
   __global const uchar* b = b_base + p.b_offset;
   __global const uchar* c = c_base + p.c_offset;
@@ -159,8 +199,8 @@ __kernel void plain(PARAMETERS, long parameters_offset, __global const uchar* a_
     const long batch = unit / (p.m * p.n), m = unit / p.n % p.m, n = unit % p.n;
     CT sum = ZERO;
     for (long k = 0; k < p.k; ++k)
-      sum = MULTIPLY_ADD(LOAD_B(a, batch * p.a_stride[0] + m * p.a_stride[1] + k * p.a_stride[2]),
-                         LOAD_B(b, batch * p.b_stride[0] + k * p.b_stride[1] + n * p.b_stride[2]), sum);
+      sum = MULTIPLY_ADD(LOAD_X(a, batch * p.a_stride[0] + m * p.a_stride[1] + k * p.a_stride[2]),
+                         LOAD_X(b, batch * p.b_stride[0] + k * p.b_stride[1] + n * p.b_stride[2]), sum);
     OUTPUT(m, n, sum)
   }
 }

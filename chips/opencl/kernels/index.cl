@@ -47,7 +47,7 @@ typedef ulong2 Element;
 #define PASTE2(a, b) a##b
 #define PASTE(a, b) PASTE2(a, b)
 
-__kernel void index(PARAMETERS, long parameters_offset, __global uchar* dense_base, __global uchar* sparse_base,
+__kernel void index(PARAMETERS, __global uchar* dense_base, __global uchar* sparse_base,
                     PASTE(INDEX_ARGUMENTS_, INDICES), __global Fault* fault, ulong tag) {
 #ifdef IN_MEMORY
   const P p = *(__global const P*)((__global const uchar*)parameters + parameters_offset);

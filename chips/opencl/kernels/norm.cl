@@ -29,7 +29,7 @@ typedef struct {
 #endif
 
 #define ARGUMENTS                                                                                                   \
-  PARAMETERS, long parameters_offset, __global uchar *b0, __global uchar *b1, __global uchar *b2, __global uchar *b3, \
+  const P p, __global uchar *b0, __global uchar *b1, __global uchar *b2, __global uchar *b3, \
       __global uchar *b4, __global uchar *b5, __global uchar *b6, __global uchar *b7, __global uchar *b8,           \
       __global uchar *b9, __global uchar *b10, __global uchar *b11, __global uchar *b12, __global uchar *sums_base
 #define BASES __global uchar* const base[] = {b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12}

@@ -46,7 +46,7 @@ static inline int holds(const P* p, int d, int o, int i) {
 #endif
 }
 
-__kernel void pool(PARAMETERS, long parameters_offset, __global uchar* x_base, __global uchar* y_base,
+__kernel void pool(const P p, __global uchar* x_base, __global uchar* y_base,
                    __global uchar* index_base) {
   __global uchar* x = x_base + p.x_offset;
   __global uchar* y = y_base + p.y_offset;

@@ -9,7 +9,7 @@ typedef struct {
   long offset[OPERANDS];
 } P;
 
-__kernel void softmax(PARAMETERS, long parameters_offset, __global const uchar* first, __global const uchar* second,
+__kernel void softmax(const P p, __global const uchar* first, __global const uchar* second,
                       __global uchar* result TEAM_ARGUMENT) {
   const long last = p.rank - 1;
   UNITS(unit, p.units) {
