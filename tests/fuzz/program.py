@@ -187,6 +187,7 @@ class Pair:
     """The state of a program on both sides."""
 
     def __init__(self, devices: int):
+        self.devices = devices
         self.cpu, self.device = environment(False, devices), environment(True, devices)
         self.names: list[str] = []
         self.missing: set[str] = set()  # what steps would have made that both sides refused
@@ -203,9 +204,16 @@ class Pair:
         # Before the step: in-place operators change their operands.
         try:
             exec(step.line, self.device)
+            if cpu_error is not None:  # a wrong index is found by the device
+                for index in range(self.devices):
+                    torch.accelerator.synchronize(index)
         except Exception as error:
+            raised = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             if cpu_error is None:
-                raise Difference(number, f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+                raise Difference(number, raised) from error
+            if type(error) is not type(cpu_error):
+                kind = type(cpu_error).__name__
+                raise Difference(number, f"raises {raised}; the CPU {kind}: {cpu_error}") from error
             self.missing.update(step.makes)
             return
         if cpu_error is not None:
@@ -244,8 +252,9 @@ class Pair:
         with torch.no_grad():
             if alike and ours.storage_offset() == cpu.storage_offset():
                 flat.copy_(theirs)
-            else:
-                cpu.copy_(ours)
+            else:  # of what is expanded, one element in each place
+                once = tuple(slice(0, 1) if s == 0 else slice(None) for s in cpu.stride())
+                cpu[once].copy_(ours[once])
 
 
 def replay(program: Program) -> None:

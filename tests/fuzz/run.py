@@ -126,7 +126,16 @@ def failure_of(program: Program) -> str | None:
 
 def kind_of(text: str) -> str:
     """What has to stay the same while a program is shrunk."""
-    for word in ("does not raise", "ends the process", "hangs", "differ", "strides", "shape", "dtype"):
+    for word in (
+        "does not raise",
+        "; the CPU",
+        "ends the process",
+        "hangs",
+        "differ",
+        "strides",
+        "shape",
+        "dtype",
+    ):
         if word in text:
             return word
     return text.split(":")[0]
