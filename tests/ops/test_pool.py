@@ -98,3 +98,21 @@ def test_max_pool3d_refuses_what_the_cpu_refuses(shape, args):
         with pytest.raises(RuntimeError):
             F.max_pool3d(torch.zeros(shape, device=device), *args)
     assert F.max_pool3d(torch.zeros(0, 1, 4, 4, 4, device="fl:0"), 2).shape == (0, 1, 2, 2, 2)
+
+
+def test_channels_last_without_batch():
+    x = tensor(1, 6, 7, 8, 9).contiguous(memory_format=torch.channels_last_3d).squeeze(0).requires_grad_()
+    for kernel in (2, (7, 3, 4)):
+        check(lambda x, k: F.max_pool3d(x, k, return_indices=True), x, kernel, strides=True, grad=True)
+    check(lambda x: F.max_pool3d(x, 2), tensor(6, 7, 8, 9), strides=True)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["avg", "max"])
+def test_adaptive_to_nothing_has_no_gradient(kind, rank):
+    for device in ("cpu", "fl:0"):
+        x = torch.ones(2, 3, *[4] * rank, device=device, requires_grad=True)
+        y = getattr(F, f"adaptive_{kind}_pool{rank}d")(x, 0)
+        assert y.numel() == 0
+        with pytest.raises(RuntimeError, match="Expected grad_output to have non-zero size"):
+            y.sum().backward()

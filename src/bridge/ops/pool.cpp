@@ -152,9 +152,16 @@ std::tuple<Tensor, Tensor> max3d(const Tensor& x, IntArrayRef kernel, IntArrayRe
   static Op op("aten::max_pool3d_with_indices");
   Window w = window(3, FL_POOL_MAX, kernel, stride, padding, dilation);
   auto sizes = max3d_sizes(x, w, ceil);
-  auto format = x.dim() == 5 ? x.suggest_memory_format() : at::MemoryFormat::Contiguous;
+  const bool single = x.dim() == 4;
+  auto format = x.suggest_memory_format();
+  if (single) {
+    sizes.insert(sizes.begin(), 1);
+    const bool last = !x.is_contiguous() && batched(x, 3).is_contiguous(at::MemoryFormat::ChannelsLast3d);
+    format = last ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Contiguous;
+  }
   Tensor out = at::empty(sizes, x.options().memory_format(format));
   Tensor index = at::empty(sizes, x.options().dtype(at::kLong).memory_format(format));
+  if (single) out = out.squeeze(0), index = index.squeeze(0);
   Call call(op, x);
   if (pool(call, 3, w, x, out, &index)) return {out, index};
   return fallback<ATEN_OP(max_pool3d_with_indices)>(x, kernel, stride, padding, dilation, ceil);
@@ -252,6 +259,8 @@ Tensor adaptive(const Tensor& x, IntArrayRef output) {
 template <int N>
 Tensor adaptive_backward(const Tensor& grad, const Tensor& x) {
   static Op op(N == 2 ? "aten::_adaptive_avg_pool2d_backward" : "aten::_adaptive_avg_pool3d_backward");
+  at::native::adaptive_pool_empty_output_check(
+      grad, N == 2 ? "adaptive_avg_pool2d_backward" : "adaptive_avg_pool3d_backward");
   Tensor grad_x = at::empty_like(x);
   Call call(op, x);
   Window w;
