@@ -153,6 +153,26 @@ def test_segment_reduce(reduce, dtype, initial):
         )
 
 
+@pytest.mark.parametrize("initial", [None, 2.0, 0.0])
+def test_segment_product_gradient(initial):
+    """Zeros and NaN, alone and among others of their segment."""
+    nan = float("nan")
+    data = [1, nan, 3, 4, 5, 5, 0, 2, 0, 0, 7, nan, nan, 2, 0, nan, 3, 0]
+    kwargs = {} if initial is None else {"initial": initial}
+    check(
+        lambda d, n: torch.segment_reduce(d, "prod", lengths=n, **kwargs),
+        torch.tensor(data, dtype=torch.float64).requires_grad_(),
+        torch.tensor([1, 2, 3, 2, 3, 3, 3, 1, 0]),
+        grad=True,
+    )
+
+
+def test_segment_reduce_other_names():
+    offsets = torch.tensor([0, 2, 2, 5])
+    for name in ("amax", "amin"):
+        check(lambda d, o, name=name: torch._segment_reduce(d, name, offsets=o), tensor(5, 2), offsets)
+
+
 def test_segment_reduce_refusals():
     x, n = to_device(tensor(9)), to_device(torch.tensor([4, 4]))
     with pytest.raises(RuntimeError):

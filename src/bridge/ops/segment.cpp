@@ -8,8 +8,8 @@ namespace {
 int mode_of(std::string_view reduce) {
   if (reduce == "sum") return FL_SPMM_SUM;
   if (reduce == "mean") return FL_SPMM_MEAN;
-  if (reduce == "min") return FL_SPMM_MIN;
-  if (reduce == "max") return FL_SPMM_MAX;
+  if (reduce == "min" || reduce == "amin") return FL_SPMM_MIN;
+  if (reduce == "max" || reduce == "amax") return FL_SPMM_MAX;
   TORCH_CHECK(reduce == "prod", "unsupported reduction given! ", reduce);
   return FL_SPMM_PROD;
 }
@@ -135,16 +135,17 @@ Tensor segment_reduce_backward(const Tensor& grad, const Tensor& output, const T
   } else if (mode == FL_SPMM_MEAN) {
     result = g / counts(s.lengths.clamp_min(1).to(grad.scalar_type())).clamp_min(1);
   } else if (mode == FL_SPMM_PROD) {
-    // The product of the others: where one value is zero, that of the rest; where two are, zero.
-    Tensor out = spread(output), is_zero = x.eq(0), others = x.masked_fill(is_zero, 1);
-    Tensor zeros = spread(reduce_rows(call, s, is_zero.to(x.scalar_type()), FL_SPMM_SUM, 0)),
-           rest = spread(reduce_rows(call, s, others, FL_SPMM_PROD, 1));
+    // The product of the others: of a zero or NaN it is not the result divided by it, but made of the rest.
+    Tensor out = spread(output), is_zero = x.eq(0), is_nan = x.isnan(),
+           alone = at::logical_or(is_zero, is_nan);
+    auto among_others = [&](const Tensor& which) {
+      Tensor ones = which.to(x.scalar_type());
+      return spread(reduce_rows(call, s, ones, FL_SPMM_SUM, 0)).sub_(ones).gt(0);
+    };
+    Tensor rest = spread(reduce_rows(call, s, x.masked_fill(alone, 1), FL_SPMM_PROD, 1));
     if (initial) rest = rest * *initial;
-    rest = rest.masked_fill(zeros.gt(1), 0);
-    Tensor nan = x.isnan();  // the CPU multiplies the others then
-    if (initial && initial->toDouble() == 0) rest = at::zeros_like(rest);
-    result = at::where(is_zero, g * rest, g * out / at::where(is_zero, at::ones({}, x.options()), x));
-    result = at::where(nan, g * out, result);
+    rest = at::where(among_others(is_zero), rest * 0, rest).masked_fill_(among_others(is_nan), NAN);
+    result = at::where(alone, g * rest, g * out / x.masked_fill(is_zero, 1));
   } else {
     // Shared by equal extremes, as far as the gradient is positive: that is what the CPU does.
     Tensor wins = at::logical_or(x.eq(spread(output)), x.isnan());
