@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
+
+from . import _native
+
+__all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -12,23 +17,46 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.float16, torch.bfloat16, torch.float32]
 
 
+def amp_definitely_not_available() -> bool:
+    """Whether there is no device for mixed precision."""
+    return not _native.device_count()
+
+
 class autocast(torch.amp.autocast_mode.autocast):
     """torch.autocast("fl", …)."""
 
-    def __init__(self, enabled: bool = True, dtype: torch.dtype = torch.float16, **arguments: Any) -> None:
-        super().__init__("fl", enabled=enabled, dtype=dtype, **arguments)
+    def __init__(
+        self, enabled: bool = True, dtype: torch.dtype = torch.float16, cache_enabled: bool = True
+    ) -> None:
+        super().__init__("fl", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
 
 
 class GradScaler(torch.amp.GradScaler):
     """torch.amp.GradScaler("fl", …)."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__("fl", **arguments)
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        super().__init__(
+            "fl",
+            init_scale=init_scale,
+            growth_factor=growth_factor,
+            backoff_factor=backoff_factor,
+            growth_interval=growth_interval,
+            enabled=enabled,
+        )
 
 
-def custom_fwd(fwd: Any = None, **arguments: Any) -> Any:
+def custom_fwd(fwd: Any = None, *, cast_inputs: torch.dtype | None = None) -> Any:
     """torch.amp.custom_fwd for this device."""
-    return torch.amp.custom_fwd(fwd, device_type="fl", **arguments)
+    if fwd is None:
+        return functools.partial(custom_fwd, cast_inputs=cast_inputs)
+    return torch.amp.custom_fwd(fwd, device_type="fl", cast_inputs=cast_inputs)
 
 
 def custom_bwd(bwd: Any) -> Any:

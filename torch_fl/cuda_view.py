@@ -30,30 +30,42 @@ _SAME_NAME = """
     is_available device_count current_device set_device synchronize device device_of init _lazy_init
     is_initialized _is_in_bad_fork _exchange_device _maybe_exchange_device
     get_device_properties get_device_name get_device_capability can_device_access_peer get_arch_list
-    is_bf16_supported ipc_collect
+    get_gencode_flags is_bf16_supported is_tf32_supported ipc_collect set_sync_debug_mode get_sync_debug_mode
     Stream Event ExternalStream StreamContext stream current_stream default_stream set_stream
-    _set_stream_by_id is_current_stream_capturing
+    _set_stream_by_id get_stream_from_external
+    CUDAGraph graph graph_pool_handle make_graphed_callables is_current_stream_capturing
     empty_cache memory_stats memory_stats_as_nested_dict memory_allocated max_memory_allocated
     memory_reserved max_memory_reserved memory_cached max_memory_cached reset_peak_memory_stats
     reset_max_memory_allocated reset_max_memory_cached reset_accumulated_memory_stats mem_get_info
-    set_per_process_memory_fraction get_per_process_memory_fraction memory_snapshot memory_usage
-    device_memory_used get_allocator_backend memory_summary host_memory_stats
+    set_per_process_memory_fraction get_per_process_memory_fraction memory_snapshot
+    device_memory_used get_allocator_backend memory_summary list_gpu_processes host_memory_stats
     host_memory_stats_as_nested_dict reset_peak_host_memory_stats reset_accumulated_host_memory_stats
+    MemPool use_mem_pool caching_allocator_alloc caching_allocator_delete caching_allocator_enable
+    caching_allocator_disabled change_current_allocator
     get_rng_state set_rng_state get_rng_state_all set_rng_state_all _set_rng_state_offset
     _get_rng_state_offset manual_seed manual_seed_all seed seed_all initial_seed default_generators
-    _get_generator _initialized op_report reset_op_report
+    _get_generator _initialized op_report reset_op_report nvtx profiler
+    BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
+    ShortTensor
+""".split()
+# Of torch.cuda.memory alone: what memory profilers call.
+_SAME_MEMORY_NAME = """
+    _record_memory_history _snapshot _dump_snapshot _save_segment_usage _save_memory_usage
+    _allocation_traceback _set_memory_metadata _get_memory_metadata
 """.split()
 
 
 def _replacements() -> Iterator[tuple[Any, str, Any]]:
     cuda = torch.cuda
     # torch.cuda's functions call each other through the globals of the module that they are defined in.
-    modules = (cuda, cuda.memory, cuda.random, cuda.streams)
+    modules = (cuda, cuda.graphs, cuda.memory, cuda.random, cuda.streams)
     for name in _SAME_NAME:
         before = vars(cuda).get(name, _ABSENT)
         for module in modules:
             if module is cuda or (before is not _ABSENT and vars(module).get(name) is before):
                 yield module, name, getattr(fl, name)
+    for name in _SAME_MEMORY_NAME:
+        yield cuda.memory, name, getattr(fl.memory, name)
     # torch.load and torch.nn.parallel ask for indices here, and get None for "cuda" otherwise.
     yield cuda._utils, "_get_device_index", fl._utils._get_device_index
     yield cuda, "_get_device_index", fl._utils._get_device_index

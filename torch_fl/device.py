@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +23,17 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_gencode_flags",
+    "get_sync_debug_mode",
+    "has_half",
     "init",
     "ipc_collect",
     "is_available",
     "is_bf16_supported",
     "is_initialized",
+    "is_tf32_supported",
     "set_device",
+    "set_sync_debug_mode",
     "synchronize",
 ]
 
@@ -117,7 +123,10 @@ class device_of(device):
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What a chip says about a device, with the names of torch.cuda's properties."""
+    """What a chip says about a device, with the names of torch.cuda's properties.
+
+    What the chip ABI does not tell of a device (its caches, clocks, registers) is 0.
+    """
 
     name: str
     total_memory: int
@@ -130,14 +139,31 @@ class DeviceProperties:
     alignment: int
     max_allocation: int
     software: bool
-
-    @property
-    def is_integrated(self) -> bool:
-        return self.software
+    is_integrated: bool
+    pci_domain_id: int = 0
+    pci_bus_id: int = 0
+    pci_device_id: int = 0
+    is_multi_gpu_board: bool = False
+    warp_size: int = 0
+    max_threads_per_block: int = 0
+    max_threads_per_multi_processor: int = 0
+    regs_per_multiprocessor: int = 0
+    shared_memory_per_block: int = 0
+    shared_memory_per_block_optin: int = 0
+    shared_memory_per_multiprocessor: int = 0
+    L2_cache_size: int = 0
+    clock_rate: int = 0
+    memory_clock_rate: int = 0
+    memory_bus_width: int = 0
 
     @property
     def gcnArchName(self) -> str:
+        """The chip's name, where ROCm has that of an architecture."""
         return self.chip
+
+
+# How chips with a PCI address name their identity: "0000:65:00.0".
+_PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.[0-7]", re.IGNORECASE)
 
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
@@ -147,6 +173,8 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
     if not 0 <= index < len(found):
         raise RuntimeError(f"torch-fl: there is no device {index}; {describe_devices()}")
     d = found[index]
+    pci = _PCI.search(d["identity"])
+    domain, bus, slot = (int(part, 16) for part in pci.groups()) if pci else (0, 0, 0)
     return DeviceProperties(
         name=d["device_name"],
         total_memory=d["total_memory"],
@@ -159,6 +187,10 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
         alignment=d["alignment"],
         max_allocation=d["max_alloc"],
         software=d["software"],
+        is_integrated=d["host_addressable"],
+        pci_domain_id=domain,
+        pci_bus_id=bus,
+        pci_device_id=slot,
     )
 
 
@@ -190,9 +222,47 @@ def get_arch_list() -> list[str]:
     return []
 
 
+has_half: bool = True
+
+
+def get_gencode_flags() -> str:
+    """Empty, as get_arch_list() is."""
+    return ""
+
+
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether bfloat16 can be computed in; every chip does (in float32, rounding results)."""
-    return is_available()
+    """Whether bfloat16 can be computed in; every chip does, those without it in float32, rounding results."""
+    if including_emulation or not is_available():
+        return is_available()
+    return "bfloat16" in _native.devices()[_native.current_device()]["arithmetic"]
+
+
+def is_tf32_supported() -> bool:
+    """False: float32 is float32 on a chip."""
+    return False
+
+
+_SYNC_MODES = ("default", "warn", "error")
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """When the host waits for a stream: nothing ("default", 0), a warning ("warn", 1), an error ("error", 2).
+
+    Seen are .item(), copies to and from the host that do not stay behind, operators on the CPU, and
+    Stream.synchronize(); synchronize() of a device is not.
+    """
+    if isinstance(debug_mode, str):
+        if debug_mode not in _SYNC_MODES:
+            raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+        debug_mode = _SYNC_MODES.index(debug_mode)
+    if debug_mode not in range(len(_SYNC_MODES)):
+        raise RuntimeError("invalid value of debug_mode, expected one of 0, 1, 2")
+    _native.set_sync_debug_mode(debug_mode)
+
+
+def get_sync_debug_mode() -> int:
+    """0, 1 or 2: what set_sync_debug_mode set."""
+    return _native.get_sync_debug_mode()
 
 
 def ipc_collect() -> None:

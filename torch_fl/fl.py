@@ -5,7 +5,18 @@ The names and signatures are torch.cuda's where torch.cuda has the thing.
 
 from __future__ import annotations
 
-from . import _utils as _utils, amp as amp, memory as memory, random as random, streams as streams
+from torch import AcceleratorError as AcceleratorError, OutOfMemoryError as OutOfMemoryError
+
+from . import (
+    _utils as _utils,
+    amp as amp,
+    graphs as graphs,
+    memory as memory,
+    nvtx as nvtx,
+    profiler as profiler,
+    random as random,
+    streams as streams,
+)
 from .amp import get_amp_supported_dtype as get_amp_supported_dtype
 from .chips import chips as chips, devices as devices, refusals as refusals
 from .config import config as config
@@ -18,6 +29,8 @@ from .device import (
     _lazy_init as _lazy_init,
     _maybe_exchange_device as _maybe_exchange_device,
 )
+from .graphs import *  # noqa: F403
+from .legacy_types import *  # noqa: F403
 from .memory import *  # noqa: F403
 from .random import *  # noqa: F403
 from .random import (

@@ -16,7 +16,7 @@ __all__ = [
     "StreamContext",
     "current_stream",
     "default_stream",
-    "is_current_stream_capturing",
+    "get_stream_from_external",
     "set_stream",
     "stream",
 ]
@@ -53,6 +53,13 @@ class _EventType(type):
     def __instancecheck__(cls, event: Any) -> bool:
         return isinstance(event, torch.Event) and event.device.type == torch.device("fl").type
 
+    def from_ipc_handle(cls, device: Device, handle: bytes) -> torch.Event:
+        """Refused: events stay in their process."""
+        raise RuntimeError(_NO_IPC)
+
+
+_NO_IPC = "torch-fl: events cannot be shared between processes: no chip has handles for them"
+
 
 class Event(metaclass=_EventType):
     """A mark in a stream, to wait for and to measure time with.
@@ -68,15 +75,28 @@ class Event(metaclass=_EventType):
         external: bool = False,
     ) -> torch.Event:
         if interprocess:
-            raise RuntimeError("torch-fl: events cannot be shared between processes (interprocess=True)")
+            raise RuntimeError(_NO_IPC + " (interprocess=True)")
+        if external:
+            raise RuntimeError(
+                "torch-fl: events in a graph order its launches, and no replay records them (external=True)"
+            )
         return torch.Event(torch.device("fl"), enable_timing=enable_timing, blocking=blocking)
 
 
 class ExternalStream(Stream):
-    """A stream made by another library: chips have none that torch-fl could take over."""
+    """The stream with a handle that went through another library: Stream.native_handle gives it.
 
-    def __new__(cls, stream_ptr: int, device: Device = None, **_: Any) -> ExternalStream:
-        raise RuntimeError("torch-fl: streams made by other libraries cannot be used")
+    A stream that another library made itself is refused: the chip ABI has no way to take it over.
+    """
+
+    def __new__(cls, stream_ptr: int, device: Device = None, **kwargs: Any) -> ExternalStream:
+        stream_id, index, device_type = _native.stream_with_handle(stream_ptr, device_index(device))
+        return super().__new__(cls, stream_id=stream_id, device_index=index, device_type=device_type)
+
+
+def get_stream_from_external(data_ptr: int, device: Device = None) -> Stream:
+    """The stream with a handle, as ExternalStream takes it."""
+    return _wrap(_native.stream_with_handle(data_ptr, device_index(device)))
 
 
 def _wrap(identity: tuple[int, int, int]) -> Stream:
@@ -85,7 +105,7 @@ def _wrap(identity: tuple[int, int, int]) -> Stream:
 
 
 def current_stream(device: Device = None) -> Stream:
-    """The stream that work of this thread on the device goes to."""
+    """The stream that work of this thread on the device goes to.  Starts no device."""
     return _wrap(_native.current_stream(device_index(device)))
 
 
@@ -127,8 +147,3 @@ def stream(stream: torch.Stream | None) -> StreamContext:
 
 def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
     _native.set_stream(stream_id, device_index, device_type)
-
-
-def is_current_stream_capturing() -> bool:
-    """False: graphs are not captured yet."""
-    return False

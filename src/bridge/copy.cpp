@@ -12,6 +12,8 @@
 #include "bridge/host_allocator.h"
 #include "bridge/iterator.h"
 #include "bridge/ops/programs.h"
+#include "bridge/sync_debug.h"
+#include "runtime/capture.h"
 
 namespace fl::bridge {
 
@@ -72,6 +74,12 @@ void transfer(const Tensor& t, int kind, void* to, const void* from, size_t byte
                  0,
                  0};
   const fl_tensor* tensors[] = {&view};
+  // Each replay copies again: the host's memory has to stay, and the chip to reach it by itself.
+  if (Capture* capture = capture_of(stream))
+    if (!is_pinned(kind == FL_HOST_TO_DEVICE ? from : to))
+      capture->refuse(
+          "a copy to or from host memory that is not pinned (pin_memory(), and non_blocking=True), or "
+          ".item()");
   fl_launch launch = make_launch(copy_op, stream, tensors, 1);
   LaunchScope scope(stream);
   check(stream.chip->memory.copy(&launch, kind, to, from, bytes),
@@ -91,6 +99,7 @@ void host_to_device(const Tensor& dst, const Tensor& source, bool non_blocking) 
       src.scalar_type() == dst.scalar_type() && same_dense_order(dst, src) && src.sizes() == dst.sizes();
   if (!direct && !dense(src)) src = src.contiguous();
   Tensor target = direct ? dst : empty_on(dst.device(), src.sizes(), src.strides(), src.scalar_type());
+  if (!non_blocking) note_sync();
   transfer(target, FL_HOST_TO_DEVICE, target.mutable_data_ptr(), src.const_data_ptr(), src.nbytes());
   Stream& stream = current_stream(dst.device().index());
   // Pinned memory is read when the stream gets there: it is kept until then.
@@ -134,8 +143,10 @@ void device_to_host(const Tensor& dst, const Tensor& source, bool non_blocking) 
   }
   Tensor landing =
       direct ? dst : at::empty_strided(src.sizes(), src.strides(), src.options().device(at::kCPU));
+  const bool waits = !(direct && pinned && non_blocking);
+  if (waits) note_sync();  // which may throw: before anything is written to `landing`
   transfer(src, FL_DEVICE_TO_HOST, landing.mutable_data_ptr(), src.const_data_ptr(), src.nbytes());
-  if (direct && pinned && non_blocking) {
+  if (!waits) {
     record_host_use(dst.const_data_ptr(), dst.storage().data_ptr().get_context(), stream);
     return;
   }
@@ -162,6 +173,8 @@ void device_to_device(const Tensor& dst, const Tensor& src) {
 void across_devices(const Tensor& dst, const Tensor& source) {
   Stream& from = current_stream(source.device().index());
   Stream& to = current_stream(dst.device().index());
+  for (const Stream* s : {&from, &to})
+    if (Capture* capture = capture_of(*s)) capture->refuse("a copy to or from another device");
   if (from.chip != to.chip || !from.chip->memory.copy_peer) {
     // Two chips, or one without a path between its devices: through the host.
     Tensor host = at::empty_like(source, source.options().device(at::kCPU));
@@ -224,6 +237,7 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 at::Scalar local_scalar_dense(const Tensor& self) {
   TORCH_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
   Tensor landing = at::detail::empty_cpu({}, self.scalar_type());
+  note_sync();
   guarded([&] {
     transfer(self, FL_DEVICE_TO_HOST, landing.mutable_data_ptr(), self.const_data_ptr(), self.element_size());
     wait_for(landing, current_stream(self.device().index()));

@@ -2,6 +2,8 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include "runtime/pool.h"
+
 namespace fl::bridge {
 
 namespace {
@@ -77,8 +79,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     return false;
   }
 
-  void emptyCache(c10::MempoolId_t) override {
-    guarded([] { empty_cache(); });
+  void emptyCache(c10::MempoolId_t pool) override {
+    guarded([&] { empty_cache(-1, {pool.first, pool.second}); });
   }
 
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
@@ -105,6 +107,8 @@ class DeviceAllocator final : public c10::DeviceAllocator {
     to.num_device_alloc = from.num_device_alloc;
     to.num_device_free = from.num_device_free;
     to.max_split_size = from.max_split_size;
+    for (const auto& [id, bytes] : guarded([&] { return pool_stats(device(index).index); }))
+      to.reserved_bytes_by_private_pools[{id.graph, id.user}] = convert(bytes);
     return to;
   }
 

@@ -12,6 +12,8 @@
 
 #include "bridge/fallback.h"
 #include "bridge/generator.h"
+#include "bridge/sync_debug.h"
+#include "runtime/capture.h"
 
 namespace fl::bridge {
 
@@ -182,6 +184,8 @@ struct HostCall {
 // ---------------------------------------------------------------- the policy
 void announce_fallback(Op& op, const char* detail) {
   const std::string name = op.name;
+  if (Capture* capture = current_capture())
+    guarded([&] { capture->refuse(name + " on the CPU, as it has no kernel on this device"); });
   bool allowed = listed("fallback_allow", name);
   bool denied = listed("fallback_deny", name);
   TORCH_CHECK_NOT_IMPLEMENTED(allowed || (!denied && fallback_policy() != Fallback::kError), name, "(",
@@ -225,6 +229,7 @@ Tensor host_view(const Tensor& t) {
   }
   return guarded([&] {
     Stream& stream = current_stream(t.device().index());
+    note_sync();
     synchronize(stream);
     void* base = nullptr;
     check(stream.chip->memory.map(stream.local, t.storage().mutable_data(), t.storage().nbytes(), &base),

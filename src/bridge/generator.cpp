@@ -6,6 +6,8 @@
 #include <cstring>
 #include <memory>
 
+#include "runtime/capture.h"
+
 namespace fl::bridge {
 
 namespace {
@@ -15,17 +17,20 @@ constexpr size_t kStateBytes = 16;
 class PhiloxGenerator final : public c10::GeneratorImpl {
  public:
   explicit PhiloxGenerator(c10::DeviceIndex index)
-      : PhiloxGenerator(index, std::make_shared<PhiloxState>(PhiloxState{c10::default_rng_seed_val, 0})) {}
-  PhiloxGenerator(c10::DeviceIndex index, std::shared_ptr<PhiloxState> state)
+      : PhiloxGenerator(index, std::make_shared<RandomState>(PhiloxState{c10::default_rng_seed_val, 0})) {}
+  PhiloxGenerator(c10::DeviceIndex index, std::shared_ptr<RandomState> state)
       : GeneratorImpl(c10::Device(kDevice, index), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
         state_(std::move(state)) {}
 
   static c10::DeviceType device_type() { return kDevice; }
 
-  void set_current_seed(uint64_t seed) override { *state_ = {seed, 0}; }
-  uint64_t current_seed() const override { return state_->seed; }
-  void set_offset(uint64_t offset) override { state_->offset = offset; }
-  uint64_t get_offset() const override { return state_->offset; }
+  void set_current_seed(uint64_t seed) override {
+    if (current_capture(device().index()) && seed == state_->get().seed) return;  // as on CUDA
+    set({seed, 0});
+  }
+  uint64_t current_seed() const override { return state_->get().seed; }
+  void set_offset(uint64_t offset) override { set({state_->get().seed, offset}); }
+  uint64_t get_offset() const override { return state_->get().offset; }
   uint64_t seed() override {
     const uint64_t seed = c10::detail::getNonDeterministicRandom();
     set_current_seed(seed);
@@ -36,8 +41,9 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
     Tensor bytes = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte, std::nullopt,
                                          std::nullopt, std::nullopt, std::nullopt);
     uint8_t* to = bytes.mutable_data_ptr<uint8_t>();
-    std::memcpy(to, &state_->seed, 8);
-    std::memcpy(to + 8, &state_->offset, 8);
+    const PhiloxState now = state_->get();
+    std::memcpy(to, &now.seed, 8);
+    std::memcpy(to + 8, &now.offset, 8);
     return bytes.getIntrusivePtr();
   }
   void set_state(const c10::TensorImpl& from) override {
@@ -45,8 +51,10 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
     TORCH_CHECK(from.numel() == static_cast<int64_t>(kStateBytes), "the random state of an fl generator has ",
                 kStateBytes, " bytes (seed, offset), but this one has ", from.numel());
     const auto* bytes = static_cast<const uint8_t*>(from.data());
-    std::memcpy(&state_->seed, bytes, 8);
-    std::memcpy(&state_->offset, bytes + 8, 8);
+    PhiloxState next;
+    std::memcpy(&next.seed, bytes, 8);
+    std::memcpy(&next.offset, bytes + 8, 8);
+    set(next);
   }
 
   // Handles to one state: what a captured graph holds moves with the generator.
@@ -61,17 +69,22 @@ class PhiloxGenerator final : public c10::GeneratorImpl {
   }
 
   PhiloxState advance(uint64_t blocks) {
-    const PhiloxState now = *state_;
-    state_->offset += blocks;
-    return now;
+    if (Capture* capture = current_capture(device().index())) return capture->draw(state_, blocks);
+    return state_->take(blocks);
   }
 
  private:
   PhiloxGenerator* clone_impl() const override {
-    return new PhiloxGenerator(device().index(), std::make_shared<PhiloxState>(*state_));
+    return new PhiloxGenerator(device().index(), std::make_shared<RandomState>(state_->get()));
   }
 
-  std::shared_ptr<PhiloxState> state_;
+  void set(PhiloxState state) {
+    if (Capture* capture = current_capture(device().index()))
+      guarded([&] { capture->refuse("a new seed or state of a generator"); });
+    state_->set(state);
+  }
+
+  std::shared_ptr<RandomState> state_;
 };
 
 // Checked, with -1 as the current device; starts no device.

@@ -4,13 +4,9 @@
 #include <optional>
 
 #include "bridge/bridge.h"
+#include "runtime/random_state.h"
 
 namespace fl::bridge {
-
-// Where a launch starts: fl_random_args.seed and .offset (in blocks of 128 bits).
-struct PhiloxState {
-  uint64_t seed, offset;
-};
 
 // Takes `blocks` blocks from the generator (the device's default one when
 // none is given) and moves it on.  Throws for a generator of another device.

@@ -4,6 +4,8 @@
 
 #include "bridge/autograd_threads.h"
 #include "bridge/device_allocator.h"
+#include "bridge/sync_debug.h"
+#include "runtime/capture.h"
 
 namespace fl::bridge {
 
@@ -17,9 +19,25 @@ int32_t resolve(c10::Device device) {
   return device.has_index() ? device.index() : current_device();
 }
 
-Event& to_event(void* event) {
+// What PyTorch holds for an event.
+struct UserEvent {
+  Event event;
+  uint64_t capture = 0;  // that it was last recorded in, or 0
+};
+
+UserEvent& to_event(void* event) {
   TORCH_CHECK(event, "the event has not been recorded yet: call record() first");
-  return *static_cast<Event*>(event);
+  return *static_cast<UserEvent*>(event);
+}
+
+// An event of a capture orders launches of the graph, and nothing else.
+Event& in_time(void* recorded) {
+  UserEvent& event = to_event(recorded);
+  if (event.capture)
+    throw Error(
+        FL_INVALID,
+        "the event was recorded while a graph was captured, and marks no point in time: record it again");
+  return event.event;
 }
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -83,12 +101,16 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return guarded([&] { return query(to_fl(s)); });
   }
   void synchronizeStream(const c10::Stream& s) const override {
+    note_sync();
     guarded([&] { synchronize(to_fl(s)); });
   }
   void synchronizeDevice(c10::DeviceIndex index) const override {
     guarded([&] { synchronize_device(index == -1 ? current_device() : device(index).index); });
   }
-  bool isStreamCapturing(const c10::Stream&) const override { return false; }
+  bool isStreamCapturing(const c10::Stream& s) const override {
+    const Stream* known = existing_stream(s.device_index(), s.id());
+    return known && capture_of(*known);
+  }
 
   // PyTorch makes an event when it is first recorded.
   void record(void** event, const c10::Stream& s, c10::DeviceIndex index,
@@ -98,24 +120,31 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
       if (index != -1 && index != on.device)
         throw Error(FL_INVALID, "the event belongs to fl:" + std::to_string(index) +
                                     " and cannot be recorded on a stream of " + device(on.device).name);
-      if (!*event) *event = new Event(on.device, flag == c10::EventFlag::BACKEND_DEFAULT);
-      to_event(*event).record(on);
+      if (!*event) *event = new UserEvent{Event(on.device, flag == c10::EventFlag::BACKEND_DEFAULT)};
+      UserEvent& recorded = to_event(*event);
+      recorded.event.record(on);
+      const Capture* capture = capture_of(on);
+      recorded.capture = capture ? capture->id : 0;
     });
   }
   void block(void* event, const c10::Stream& s) const override {
-    if (event) guarded([&] { to_event(event).block(to_fl(s)); });
+    if (event)
+      guarded([&] {
+        join_capture(to_event(event).capture, to_fl(s));
+        to_event(event).event.block(to_fl(s));
+      });
   }
   bool queryEvent(void* event) const override {
-    return !event || guarded([&] { return to_event(event).query(); });
+    return !event || guarded([&] { return in_time(event).query(); });
   }
   void synchronizeEvent(void* event) const override {
-    if (event) guarded([&] { to_event(event).synchronize(); });
+    if (event) guarded([&] { in_time(event).synchronize(); });
   }
   double elapsedTime(void* start, void* end, c10::DeviceIndex) const override {
-    return guarded([&] { return to_event(start).elapsed_ms(to_event(end)); });
+    return guarded([&] { return in_time(start).elapsed_ms(in_time(end)); });
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
-    delete static_cast<Event*>(event);
+    delete static_cast<UserEvent*>(event);
   }
 
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& s) const override {

@@ -7,6 +7,7 @@
 #include <shared_mutex>
 
 #include "bridge/guard.h"
+#include "runtime/capture.h"
 
 namespace fl::bridge {
 
@@ -113,7 +114,10 @@ struct HostAllocatorImpl final : at::CachingHostAllocatorImpl<c10::Stream, Event
   c10::Stream get_current_stream() const override {
     return guarded([] { return to_torch(current_stream(current_device())); });
   }
-  bool stream_is_capturing(c10::Stream) const override { return false; }
+  bool stream_is_capturing(c10::Stream s) const override {
+    const Stream* known = existing_stream(s.device_index(), s.id());
+    return known && capture_of(*known);
+  }
 };
 
 void delete_host_block(void* context);

@@ -6,6 +6,7 @@
 #include "bridge/bridge.h"
 #include "bridge/cuda_view.h"
 #include "bridge/generator.h"
+#include "bridge/graph.h"
 #include "bridge/guard.h"
 #include "bridge/lazy_init.h"
 #include "bridge/python_lines.h"
@@ -165,9 +166,11 @@ PYBIND11_MODULE(FL_BRIDGE_MODULE, m) {
   bind_devices(m);
   bind_streams(m);
   bind_memory(m);
+  bind_snapshots(m);
   bind_settings(m);
   bind_cuda_view(m);
   install_line_finder();
+  register_graphs();
   // Registered early, so it runs after the user's own exit functions.
   py::module_::import("atexit").attr("register")(m.attr("shutdown"));
 }

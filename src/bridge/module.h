@@ -8,6 +8,7 @@ namespace fl::bridge {
 void bind_devices(pybind11::module& m);
 void bind_streams(pybind11::module& m);
 void bind_memory(pybind11::module& m);
+void bind_snapshots(pybind11::module& m);
 void bind_settings(pybind11::module& m);
 
 }  // namespace fl::bridge

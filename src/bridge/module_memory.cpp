@@ -1,6 +1,9 @@
+#include <cstdio>
+
 #include "bridge/bridge.h"
 #include "bridge/host_allocator.h"
 #include "bridge/module.h"
+#include "runtime/pool.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -25,6 +28,9 @@ py::dict to_dict(const StatArray& stats) {
 // The shape of torch.cuda.memory_stats_as_nested_dict().
 py::dict stats_of(int32_t index) {
   const MemoryStats s = memory_stats(device(index).index);
+  py::dict pools;
+  for (const auto& [id, bytes] : pool_stats(device(index).index))
+    pools[py::make_tuple(id.graph, id.user)] = to_dict(bytes);
   return py::dict(
       "allocation"_a = to_dict(s.allocation), "segment"_a = to_dict(s.segment),
       "active"_a = to_dict(s.active), "inactive_split"_a = to_dict(s.inactive_split),
@@ -35,29 +41,8 @@ py::dict stats_of(int32_t index) {
       "oversize_segments"_a = to_dict(s.oversize_segments), "num_alloc_retries"_a = s.num_alloc_retries,
       "num_ooms"_a = s.num_ooms, "num_sync_all_streams"_a = s.num_sync_all_streams,
       "num_device_alloc"_a = s.num_device_alloc, "num_device_free"_a = s.num_device_free,
-      "max_split_size"_a = s.max_split_size);
-}
-
-// A list of segments in the form of torch.cuda.memory_snapshot().
-py::list snapshot() {
-  py::list segments;
-  for (const SegmentInfo& s : memory_snapshot()) {
-    py::list blocks;
-    for (const BlockInfo& b : s.blocks)
-      blocks.append(py::dict("address"_a = b.address, "size"_a = b.size,
-                             "requested_size"_a = b.requested_size,
-                             "state"_a = b.allocated ? "active_allocated"
-                                         : b.active  ? "active_pending_free"
-                                                     : "inactive",
-                             "frames"_a = py::list()));
-    segments.append(py::dict("device"_a = s.device, "address"_a = s.address, "total_size"_a = s.total_size,
-                             "allocated_size"_a = s.allocated_size, "active_size"_a = s.active_size,
-                             "requested_size"_a = s.requested_size, "stream"_a = s.stream,
-                             "segment_type"_a = s.is_large ? "large" : "small",
-                             "segment_pool_id"_a = py::make_tuple(0, 0), "is_expandable"_a = false,
-                             "frames"_a = py::list(), "blocks"_a = blocks));
-  }
-  return segments;
+      "num_oom_rejections"_a = 0, "max_split_size"_a = s.max_split_size,
+      "reserved_bytes_by_private_pools"_a = pools);
 }
 
 py::tuple free_and_total(int32_t index) {
@@ -87,12 +72,74 @@ py::dict host_stats() {
       "bucket_allocation"_a = s.bucket_allocation);
 }
 
+// Memory without a tensor, for other libraries: the address stands for it.
+uintptr_t raw_alloc(size_t bytes, int32_t index, int64_t stream_id) {
+  Block* block = allocate(stream(index, stream_id), bytes);
+  return reinterpret_cast<uintptr_t>(address(block));
+}
+
+void raw_delete(uintptr_t at) {
+  auto* const data = reinterpret_cast<void*>(at);
+  if (!data) return;
+  Block* block = find_block(data);
+  if (!block || address(block) != data) {
+    char text[32];
+    snprintf(text, sizeof text, "0x%zx", static_cast<size_t>(at));
+    throw Error(FL_INVALID, std::string("no memory of a device begins at ") + text +
+                                ": expected what caching_allocator_alloc returned, once");
+  }
+  free(block);
+}
+
+PoolId to_pool(const std::pair<uint64_t, uint64_t>& id) { return {id.first, id.second}; }
+
+// torch.fl.MemPool's part here: a pool that is held on one device.
+class UserPool {
+ public:
+  UserPool(bool use_on_oom, bool no_split) : device_(current_device()), id_(new_pool_id(true)) {
+    hold_pool(device_, id_, {use_on_oom, no_split});
+  }
+  ~UserPool() {
+    release_pool(device_, id_);
+    try {
+      if (is_open(device_)) empty_cache(device_, id_);
+    } catch (const std::exception& error) {
+      log(FL_LOG_WARNING, std::string("while a memory pool was deleted: ") + error.what());
+    }
+  }
+  UserPool(const UserPool&) = delete;
+  UserPool& operator=(const UserPool&) = delete;
+  py::tuple id() const { return py::make_tuple(id_.graph, id_.user); }
+  int32_t device() const { return device_; }
+  int use_count() const { return pool_holders(device_, id_); }
+
+ private:
+  const int32_t device_;
+  const PoolId id_;
+};
+
 }  // namespace
 
 void bind_memory(py::module& m) {
+  using Id = std::pair<uint64_t, uint64_t>;
+  py::class_<UserPool>(m, "MemPool")
+      .def(py::init<bool, bool>(), "use_on_oom"_a, "no_split"_a)
+      .def_property_readonly("id", &UserPool::id)
+      .def_property_readonly("device", &UserPool::device)
+      .def("use_count", &UserPool::use_count);
+  m.def(
+      "begin_pool_route",
+      [](int32_t index, const Id& id) { begin_pool_route(device(index).index, to_pool(id)); }, "index"_a,
+      "id"_a);
+  m.def(
+      "end_pool_route", [](int32_t index, const Id& id) { end_pool_route(device(index).index, to_pool(id)); },
+      "index"_a, "id"_a);
   m.def("empty_cache", [](int32_t index) { empty_cache(index); }, "index"_a = -1, NoGil());
+  m.def("set_caching", &set_caching, "on"_a);
+  m.def("caching", &caching);
+  m.def("raw_alloc", &raw_alloc, "bytes"_a, "index"_a, "stream_id"_a, NoGil());
+  m.def("raw_delete", &raw_delete, "address"_a, NoGil());
   m.def("memory_stats", &stats_of, "index"_a);
-  m.def("memory_snapshot", &snapshot);
   m.def("reset_peak_memory_stats", [](int32_t index) { reset_peak_stats(device(index).index); }, "index"_a);
   m.def(
       "reset_accumulated_memory_stats", [](int32_t index) { reset_accumulated_stats(device(index).index); },

@@ -1,15 +1,20 @@
-// Blocks of device memory, and the lists of free ones.  Private to the allocator.
+// Blocks of device memory, and the lists of free ones.  Private to the allocator and to captures.
 #pragma once
 
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "runtime/history.h"
+#include "runtime/pool.h"
 #include "runtime/stream.h"
 
 namespace fl {
+
+struct Pool;
 
 // What the chip's malloc gave.  Its blocks are chained by address; the first
 // one is the same object for the segment's whole life, since a block is split
@@ -19,8 +24,10 @@ struct Segment {
   size_t size;
   Stream* stream;
   Block* first;
+  Pool* pool;
   bool large;
-  bool oversize;  // by max_split_size when it was made
+  bool oversize;    // by max_split_size when it was made
+  Context context;  // of the request that it was made for, while history is recorded
 };
 
 struct Block {
@@ -32,6 +39,8 @@ struct Block {
   Block *previous = nullptr, *next = nullptr;            // by address, in the segment
   Block *list_previous = nullptr, *list_next = nullptr;  // in a FreeList
   std::vector<Stream*>* used_on = nullptr;               // record_stream
+  Context context;                                       // who allocated it, while history is recorded
+  uint64_t capture = 0;                                  // in which it was allocated, by id
   uint64_t freed_at = 0;                                 // counts frees: the age, for garbage collection
   int32_t device = -1;
   int32_t events = 0;  // free, but events on other streams have not passed
@@ -120,6 +129,25 @@ class FreeList {
 
   std::array<Block*, kBins> bins_{};
   std::array<uint64_t, kBins / 64> used_{};
+};
+
+// A cache of its own: the ordinary one, a captured graph's, or one of MemPool's.  Its blocks serve its own
+// requests alone.  While somebody holds it, nothing of it goes back to the device: a graph's launches have
+// its addresses.
+struct Pool {
+  struct Lists {
+    FreeList small, large;
+  };
+
+  PoolId id;
+  PoolOptions options;
+  int held = 0;      // by graphs and MemPools; the ordinary cache is not held and lives for ever
+  int segments = 0;  // of the device's memory
+  StatArray reserved_bytes{};
+  std::array<std::unique_ptr<Lists>, kStreams> lists{};  // by stream
+
+  bool is_ordinary() const { return !id; }
+  bool is_no_split() const { return options.no_split; }
 };
 
 }  // namespace fl

@@ -43,24 +43,29 @@ Block* DeviceMemory::new_block() {
 
 // ------------------------------------------------------------------- allocation
 
-Block* DeviceMemory::allocate(Stream& stream, size_t bytes) {
+Block* DeviceMemory::allocate(Stream& stream, size_t bytes, PoolId id, const Context& context) {
   // So large that rounding would wrap: no device has it.
   size_t size =
       bytes > std::numeric_limits<size_t>::max() / 2 ? bytes / unit_ * unit_ : round_up(bytes, unit_);
   bool large = size > kSmall;
   std::lock_guard<std::mutex> lock(mutex_);
-  auto& lists = lists_[static_cast<size_t>(stream.id)];
-  if (!lists) lists = std::make_unique<StreamLists>();
+  Pool& pool = id ? pool_named(id) : ordinary_;
+  auto& lists = pool.lists[static_cast<size_t>(stream.id)];
+  if (!lists) lists = std::make_unique<Pool::Lists>();
   if (pending_) poll_events();
-  Block* block = take_cached(stream, size, large);
-  if (!block) block = make_segment(stream, size, large);
-  return hand_out(block, size, bytes);
+  const Request request{stream, pool, size, large, context};
+  Block* block = caching() ? take_cached(request) : nullptr;
+  if (!block) block = make_segment(request);
+  return hand_out(block, size, bytes, context);
 }
 
 // max_split_size: blocks from there on are kept whole, for requests of their size.
-Block* DeviceMemory::take_cached(Stream& stream, size_t size, bool large) {
-  size_t split = max_split_bytes();
-  FreeList& list = list_of(stream, large);
+Block* DeviceMemory::take_cached(const Request& request) { return take_cached(request, request.pool); }
+
+Block* DeviceMemory::take_cached(const Request& request, Pool& pool) {
+  if (!pool.lists[static_cast<size_t>(request.stream.id)]) return nullptr;
+  size_t size = request.size, split = max_split_bytes();
+  FreeList& list = list_of(pool, request.stream, request.large);
   Block* block = list.find(size, [=](const Block* b) {
     if (size < split) return b->size < split;
     return b->size < size + kLargeSegment;
@@ -70,10 +75,11 @@ Block* DeviceMemory::take_cached(Stream& stream, size_t size, bool large) {
 }
 
 // Cuts the block to size, and counts it.
-Block* DeviceMemory::hand_out(Block* block, size_t size, size_t requested) {
+Block* DeviceMemory::hand_out(Block* block, size_t size, size_t requested, const Context& context) {
   bool large = block->segment->large, was_split = block->is_split();
   size_t had = block->size, rest = had - size;
-  if (large ? rest > kSmall && size < max_split_bytes() : rest >= unit_) {
+  bool may_split = !block->segment->pool->options.no_split && caching();
+  if (may_split && (large ? rest > kSmall && size < max_split_bytes() : rest >= unit_)) {
     Block* tail = new_block();
     tail->address = block->address + size;
     tail->size = rest;
@@ -98,6 +104,7 @@ Block* DeviceMemory::hand_out(Block* block, size_t size, size_t requested) {
   int64_t counted = static_cast<int64_t>(block->size);
   block->allocated = true;
   block->requested = requested;
+  block->capture = 0;
   change(stats_.allocation, large, 1);
   change(stats_.allocated_bytes, large, counted);
   change(stats_.active, large, 1);
@@ -105,30 +112,51 @@ Block* DeviceMemory::hand_out(Block* block, size_t size, size_t requested) {
   change(stats_.requested_bytes, large, static_cast<int64_t>(requested));
   block->oversize = block->size >= max_split_bytes();
   if (block->oversize) change(stats_.oversize_allocations, 1);
+  note(TraceAction::alloc, block, block->size, context);
+  if (context) block->context = context;
   return block;
 }
 
 // The ladder: a new segment; free what is cached and big enough; free all that
 // is cached, waiting for the device; a segment of just the size.
-Block* DeviceMemory::make_segment(Stream& stream, size_t size, bool large) {
+Block* DeviceMemory::make_segment(const Request& request) {
+  size_t size = request.size;
+  bool large = request.large;
   size_t just =
       large ? round_up(std::min(size, std::numeric_limits<size_t>::max() / 2), kRoundSegment) : size;
-  size_t usual = !large ? kSmallSegment : size < kOwnSegment ? kLargeSegment : just;
+  size_t usual = !caching() ? size : !large ? kSmallSegment : size < kOwnSegment ? kLargeSegment : just;
   collect_garbage(usual);
-  if (Block* block = try_segment(stream, usual, large)) return block;
+  if (Block* block = try_segment(request, usual)) return block;
   ++stats_.num_alloc_retries;
   if (release_oversize(usual))
-    if (Block* block = try_segment(stream, usual, large)) return block;
+    if (Block* block = try_segment(request, usual)) return block;
   release_cached();
   // Blocks that waited for events of other streams may have become whole.
-  if (Block* block = take_cached(stream, size, large)) return block;
+  if (Block* block = caching() ? take_cached(request) : nullptr) return block;
   for (size_t bytes : {usual, just, size})
-    if (Block* block = try_segment(stream, bytes, large)) return block;
+    if (Block* block = try_segment(request, bytes)) return block;
+  if (Block* block = take_from_willing_pools(request)) return block;
   ++stats_.num_ooms;
+  if (history_.on()) {
+    uint64_t free_bytes = 0, total = 0;
+    device_.chip->memory.info(device_.local, &free_bytes, &total);
+    history_.add(TraceAction::oom, free_bytes, size, request.stream.id, request.pool.id, request.context);
+  }
   throw Error(FL_OUT_OF_MEMORY, out_of_memory(size));
 }
 
-Block* DeviceMemory::try_segment(Stream& stream, size_t bytes, bool large) {
+// Pools of the user's that are there for this (MemPool's use_on_oom).
+Block* DeviceMemory::take_from_willing_pools(const Request& request) {
+  for (auto& [id, pool] : pools_)
+    if (pool->options.use_on_oom && pool.get() != &request.pool)
+      if (Block* block = take_cached(request, *pool)) return block;
+  return nullptr;
+}
+
+Block* DeviceMemory::try_segment(const Request& request, size_t bytes) {
+  Stream& stream = request.stream;
+  Pool& pool = request.pool;
+  bool large = request.large;
   uint64_t largest =
       device_.properties.max_alloc ? device_.properties.max_alloc : device_.properties.total_memory;
   size_t reserved = static_cast<size_t>(stats_.reserved_bytes[kAggregate].current);
@@ -140,8 +168,9 @@ Block* DeviceMemory::try_segment(Stream& stream, size_t bytes, bool large) {
     return nullptr;
   }
   check(status, ("cannot allocate " + bytes_text(bytes) + " on " + device_.name).c_str());
-  auto segment = std::make_unique<Segment>(
-      Segment{static_cast<char*>(address), bytes, &stream, new_block(), large, bytes >= max_split_bytes()});
+  auto segment =
+      std::make_unique<Segment>(Segment{static_cast<char*>(address), bytes, &stream, new_block(), &pool,
+                                        large, bytes >= max_split_bytes(), request.context});
   Block* block = segment->first;
   block->address = segment->address;
   block->size = bytes;
@@ -151,7 +180,10 @@ Block* DeviceMemory::try_segment(Stream& stream, size_t bytes, bool large) {
   ++stats_.num_device_alloc;
   change(stats_.segment, large, 1);
   change(stats_.reserved_bytes, large, static_cast<int64_t>(bytes));
+  change(pool.reserved_bytes, large, static_cast<int64_t>(bytes));
+  ++pool.segments;
   if (block->segment->oversize) change(stats_.oversize_segments, 1);
+  note(TraceAction::segment_alloc, block, bytes, request.context);
   return block;
 }
 
@@ -186,9 +218,10 @@ std::string DeviceMemory::out_of_memory(size_t bytes) {
 
 // ----------------------------------------------------------------------- free
 
-void DeviceMemory::free(Block* block) noexcept {
+void DeviceMemory::free(Block* block, const Context& context) noexcept {
   if (block == &empty_) return;
   std::lock_guard<std::mutex> lock(mutex_);
+  note(TraceAction::free_requested, block, block->size, context);
   bool large = block->segment->large;
   block->allocated = false;
   change(stats_.allocation, large, -1);
@@ -211,6 +244,8 @@ Block* DeviceMemory::merge(Block* low, Block* high) {
 // Into the free list, joined with its free neighbours.
 void DeviceMemory::take_back(Block* block) {
   bool large = block->segment->large;
+  note(TraceAction::free_completed, block, block->size, block->context);
+  if (block->context) block->context = nullptr;
   change(stats_.active, large, -1);
   change(stats_.active_bytes, large, -static_cast<int64_t>(block->size));
   FreeList& list = list_of(block);
@@ -230,6 +265,15 @@ void DeviceMemory::take_back(Block* block) {
   if (bytes) change(stats_.inactive_split_bytes, large, bytes);
   block->freed_at = ++frees_;
   list.insert(block);
+  if (!caching() && !block->is_split() && !block->segment->pool->held) {
+    std::vector<Block*> whole{block};
+    release(whole);
+  }
+}
+
+void DeviceMemory::record(TraceAction action, const Block* block, size_t size, const Context& context) {
+  history_.add(action, reinterpret_cast<uintptr_t>(block->address), size, block->stream->id,
+               block->segment->pool->id, context);
 }
 
 }  // namespace fl

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/allocator.h"
 #include "runtime/block.h"
+#include "runtime/snapshot.h"
 
 namespace fl {
 
@@ -21,25 +21,29 @@ class DeviceMemory {
  public:
   explicit DeviceMemory(const Device& device);
 
-  Block* allocate(Stream& stream, size_t bytes);
-  void free(Block* block) noexcept;
+  Block* allocate(Stream& stream, size_t bytes, PoolId pool, const Context& context);
+  void free(Block* block, const Context& context) noexcept;
   void record_stream(Block* block, Stream& stream);
   Block* find(const void* address) noexcept;
-  void empty_cache();
+  void empty_cache(PoolId pool);
+  void hold_pool(PoolId id, PoolOptions options);
+  void release_pool(PoolId id) noexcept;
+  int pool_holders(PoolId id) noexcept;
   void set_fraction(double fraction);
   double fraction();
   MemoryStats stats();
   void reset_accumulated_stats();
   void reset_peak_stats();
-  void snapshot(std::vector<SegmentInfo>& out);
+  std::vector<std::pair<PoolId, StatArray>> pool_stats();
+  void snapshot(PoolId pool, std::vector<SegmentState>& out);
+  void set_history(const HistoryOptions& options);
+  std::vector<TraceEntry> trace();
+  Context context_of(const void* address);
 
   // The block of requests for 0 bytes.
   Block* empty() { return &empty_; }
 
  private:
-  struct StreamLists {
-    FreeList small, large;
-  };
   struct Pending {
     Event event;
     Block* block;
@@ -49,16 +53,36 @@ class DeviceMemory {
     std::deque<Pending> pending;
   };
 
-  FreeList& list_of(const Block* block) { return list_of(*block->stream, block->segment->large); }
-  FreeList& list_of(const Stream& stream, bool large) {
-    StreamLists& lists = *lists_[static_cast<size_t>(stream.id)];
+  // What a request is for, on its way down the ladder.
+  struct Request {
+    Stream& stream;
+    Pool& pool;
+    size_t size;  // rounded
+    bool large;
+    const Context& context;
+  };
+
+  FreeList& list_of(const Block* block) {
+    return list_of(*block->segment->pool, *block->stream, block->segment->large);
+  }
+  FreeList& list_of(Pool& pool, const Stream& stream, bool large) {
+    Pool::Lists& lists = *pool.lists[static_cast<size_t>(stream.id)];
     return large ? lists.large : lists.small;
   }
 
-  Block* take_cached(Stream& stream, size_t size, bool large);
-  Block* make_segment(Stream& stream, size_t size, bool large);
-  Block* try_segment(Stream& stream, size_t bytes, bool large);
-  Block* hand_out(Block* block, size_t size, size_t requested);
+  Pool& pool_named(PoolId id);
+  Block* find_block(const void* address) noexcept;
+  Block* take_cached(const Request& request);
+  Block* take_cached(const Request& request, Pool& pool);
+  Block* make_segment(const Request& request);
+  Block* try_segment(const Request& request, size_t bytes);
+  Block* take_from_willing_pools(const Request& request);
+  Block* hand_out(Block* block, size_t size, size_t requested, const Context& context);
+  void note(TraceAction action, const Block* block, size_t size, const Context& context) {
+    if (history_.on()) [[unlikely]]
+      record(action, block, size, context);
+  }
+  void record(TraceAction action, const Block* block, size_t size, const Context& context);
   void take_back(Block* block);
   Block* merge(Block* low, Block* high);
 
@@ -66,8 +90,9 @@ class DeviceMemory {
   void poll_events();
   void finish_events();
   void release(std::vector<Block*>& whole);
-  std::vector<Block*> whole_blocks();
-  void release_cached();
+  std::vector<Block*> whole_blocks(PoolId pool = {});
+  void release_cached(PoolId pool = {});
+  void forget_empty_pools();
   bool release_oversize(size_t bytes);
   void collect_garbage(size_t bytes);
 
@@ -79,7 +104,9 @@ class DeviceMemory {
   const size_t unit_;  // what sizes are rounded to
   std::mutex mutex_;
   MemoryStats stats_;
-  std::array<std::unique_ptr<StreamLists>, kStreams> lists_;
+  Pool ordinary_;
+  std::map<PoolId, std::unique_ptr<Pool>> pools_;  // the others
+  History history_;
   std::map<uintptr_t, std::unique_ptr<Segment>> segments_;  // by address
   std::deque<StreamEvents> events_;                         // of those streams that record_stream named
   size_t pending_ = 0;                                      // events not passed, over all streams

@@ -64,16 +64,22 @@ void DeviceMemory::finish_events() {
 
 // ------------------------------------------------------------ cached segments
 
-std::vector<Block*> DeviceMemory::whole_blocks() {
+// Of the pools that nobody holds; or of one such pool.
+std::vector<Block*> DeviceMemory::whole_blocks(PoolId only) {
   std::vector<Block*> whole;
   auto add = [&](Block* block) {
     if (!block->is_split()) whole.push_back(block);
   };
-  for (auto& lists : lists_) {
-    if (!lists) continue;
-    lists->small.each(add);
-    lists->large.each(add);
-  }
+  auto add_all = [&](Pool& pool) {
+    if (pool.held || (only && pool.id != only)) return;
+    for (auto& lists : pool.lists) {
+      if (!lists) continue;
+      lists->small.each(add);
+      lists->large.each(add);
+    }
+  };
+  add_all(ordinary_);
+  for (auto& [id, pool] : pools_) add_all(*pool);
   return whole;
 }
 
@@ -94,6 +100,10 @@ void DeviceMemory::release(std::vector<Block*>& whole) {
     check(device_.chip->memory.free(device_.local, block->address),
           ("cannot free memory of " + device_.name).c_str());
     list_of(block).remove(block);
+    Pool& pool = *block->segment->pool;
+    note(TraceAction::segment_free, block, bytes, block->segment->context);
+    change(pool.reserved_bytes, large, -static_cast<int64_t>(bytes));
+    --pool.segments;
     segments_.erase(reinterpret_cast<uintptr_t>(block->address));
     block->next = spare_;
     spare_ = block;
@@ -104,11 +114,12 @@ void DeviceMemory::release(std::vector<Block*>& whole) {
   }
 }
 
-void DeviceMemory::release_cached() {
+void DeviceMemory::release_cached(PoolId pool) {
   ++stats_.num_sync_all_streams;
   finish_events();
-  std::vector<Block*> whole = whole_blocks();
+  std::vector<Block*> whole = whole_blocks(pool);
   release(whole);
+  forget_empty_pools();
 }
 
 // With max_split_size, blocks beyond it are kept whole and can be given back
@@ -150,16 +161,54 @@ void DeviceMemory::collect_garbage(size_t bytes) {
   release(whole);
 }
 
-void DeviceMemory::empty_cache() {
+void DeviceMemory::empty_cache(PoolId pool) {
   std::lock_guard<std::mutex> lock(mutex_);
-  release_cached();
+  release_cached(pool);
+}
+
+// ----------------------------------------------------------------------- pools
+
+Pool& DeviceMemory::pool_named(PoolId id) {
+  auto& pool = pools_[id];
+  if (!pool) {
+    pool = std::make_unique<Pool>();
+    pool->id = id;
+  }
+  return *pool;
+}
+
+void DeviceMemory::hold_pool(PoolId id, PoolOptions options) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Pool& pool = pool_named(id);
+  if (!pool.held++) pool.options = options;
+}
+
+void DeviceMemory::release_pool(PoolId id) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto found = pools_.find(id);
+  if (found == pools_.end() || !found->second->held) return;
+  if (!--found->second->held) forget_empty_pools();
+}
+
+int DeviceMemory::pool_holders(PoolId id) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto found = pools_.find(id);
+  return found == pools_.end() ? 0 : found->second->held;
+}
+
+void DeviceMemory::forget_empty_pools() {
+  std::erase_if(pools_, [](const auto& entry) { return !entry.second->held && !entry.second->segments; });
 }
 
 // ------------------------------------------------------------------ the numbers
 
 Block* DeviceMemory::find(const void* address) noexcept {
-  auto at = reinterpret_cast<uintptr_t>(address);
   std::lock_guard<std::mutex> lock(mutex_);
+  return find_block(address);
+}
+
+Block* DeviceMemory::find_block(const void* address) noexcept {
+  auto at = reinterpret_cast<uintptr_t>(address);
   auto after = segments_.upper_bound(at);
   if (after == segments_.begin()) return nullptr;
   const Segment& segment = *std::prev(after)->second;
@@ -186,6 +235,13 @@ MemoryStats DeviceMemory::stats() {
   return stats;
 }
 
+std::vector<std::pair<PoolId, StatArray>> DeviceMemory::pool_stats() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<std::pair<PoolId, StatArray>> stats;
+  for (const auto& [id, pool] : pools_) stats.emplace_back(id, pool->reserved_bytes);
+  return stats;
+}
+
 namespace {
 
 template <class F>
@@ -202,6 +258,8 @@ void each_stat(MemoryStats& s, F&& f) {
 void DeviceMemory::reset_accumulated_stats() {
   std::lock_guard<std::mutex> lock(mutex_);
   each_stat(stats_, [](Stat& s) { s.allocated = s.freed = 0; });
+  for (auto& [id, pool] : pools_)
+    for (Stat& s : pool->reserved_bytes) s.allocated = s.freed = 0;
   stats_.num_alloc_retries = stats_.num_ooms = stats_.num_sync_all_streams = 0;
   stats_.num_device_alloc = stats_.num_device_free = 0;
 }
@@ -209,14 +267,25 @@ void DeviceMemory::reset_accumulated_stats() {
 void DeviceMemory::reset_peak_stats() {
   std::lock_guard<std::mutex> lock(mutex_);
   each_stat(stats_, [](Stat& s) { s.peak = s.current; });
+  for (auto& [id, pool] : pools_)
+    for (Stat& s : pool->reserved_bytes) s.peak = s.current;
 }
 
-void DeviceMemory::snapshot(std::vector<SegmentInfo>& out) {
+void DeviceMemory::snapshot(PoolId pool, std::vector<SegmentState>& out) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [address, segment] : segments_) {
-    SegmentInfo info{
-        device_.index,  address, static_cast<int64_t>(segment->size), 0, 0, 0, segment->stream->id,
-        segment->large, {}};
+    if (pool && segment->pool->id != pool) continue;
+    SegmentState info{.device = device_.index,
+                      .address = address,
+                      .total_size = static_cast<int64_t>(segment->size),
+                      .allocated_size = 0,
+                      .active_size = 0,
+                      .requested_size = 0,
+                      .stream = segment->stream->id,
+                      .is_large = segment->large,
+                      .pool = segment->pool->id,
+                      .context = segment->context,
+                      .blocks = {}};
     for (const Block* b = segment->first; b; b = b->next) {
       int64_t size = static_cast<int64_t>(b->size), requested = static_cast<int64_t>(b->requested);
       bool active = b->allocated || b->events;
@@ -224,10 +293,28 @@ void DeviceMemory::snapshot(std::vector<SegmentInfo>& out) {
       info.requested_size += b->allocated ? requested : 0;
       info.active_size += active ? size : 0;
       info.blocks.push_back({reinterpret_cast<uintptr_t>(b->address), size, b->allocated ? requested : 0,
-                             b->allocated, active});
+                             b->allocated, active, b->context});
     }
     out.push_back(std::move(info));
   }
+  history_.add(TraceAction::snapshot, 0, static_cast<size_t>(stats_.reserved_bytes[kAggregate].current), 0,
+               {}, nullptr);
+}
+
+void DeviceMemory::set_history(const HistoryOptions& options) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  history_.set(options);
+}
+
+std::vector<TraceEntry> DeviceMemory::trace() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return history_.entries();
+}
+
+Context DeviceMemory::context_of(const void* address) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Block* block = find_block(address);
+  return block ? block->context : nullptr;
 }
 
 }  // namespace fl

@@ -5,6 +5,7 @@
 
 #include "chip/error.h"
 #include "runtime/config.h"
+#include "runtime/launch_record.h"
 
 namespace fl {
 
@@ -239,6 +240,12 @@ Stream* launch_stream(const fl_launch& launch) noexcept {
     for (int64_t id = 0; id < kStreams; ++id)
       if (Stream* s = existing_stream(d, id); fits(s)) return s;
   return nullptr;
+}
+
+const Op& launch_op(const fl_launch& launch) noexcept {
+  static Op unknown("an operator that is no longer recorded");
+  Copy c;
+  return read(launch.tag, c) ? *c.op : unknown;
 }
 
 void set_line_finder(const char* (*finder)()) { line_finder.store(finder, std::memory_order_release); }

@@ -1,5 +1,6 @@
 #include "runtime/stream.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -9,8 +10,10 @@
 #include <vector>
 
 #include "chip/error.h"
+#include "runtime/capture.h"
 #include "runtime/config.h"
 #include "runtime/launch.h"
+#include "runtime/stream_queries.h"
 
 namespace fl {
 
@@ -59,6 +62,9 @@ int64_t timeout_ns() {
   return static_cast<int64_t>(seconds * 1e9) + 1;
 }
 
+// Not s.chip, which a capture may be changing.
+const Chip& chip_of(const Stream& s) { return *device(s.device).chip; }
+
 std::string name_of(const Stream& s) { return device(s.device).name + ", stream " + std::to_string(s.id); }
 
 // Takes all faults of the stream; the Error is about the oldest.  `status` is
@@ -68,7 +74,8 @@ Error take_faults(Stream& s, fl_status status) {
   fl_fault first{}, next{};
   int faults = 0;
   // A lost device has a fault each time; no stream has this many.
-  for (next.size = sizeof next; faults < 100000 && s.chip->stream.fault(s.handle, &next) == FL_OK; ++faults) {
+  for (next.size = sizeof next; faults < 100000 && chip_of(s).stream.fault(s.handle, &next) == FL_OK;
+       ++faults) {
     if (faults == 0) first = next;
     if (next.status == FL_DEVICE_LOST) break;
   }
@@ -96,7 +103,7 @@ std::unique_ptr<Error> wait(Stream& s) {
   if (forked()) throw_bad_fork();
   std::unique_ptr<Error> error;
   for (;;) {
-    fl_status status = s.chip->stream.synchronize(s.handle, timeout_ns());
+    fl_status status = chip_of(s).stream.synchronize(s.handle, timeout_ns());
     if (status == FL_OK) return error;
     if (status == FL_TIMEOUT) return std::make_unique<Error>(timed_out(s, "waiting for " + name_of(s)));
     Error fault = take_faults(s, status);
@@ -148,17 +155,58 @@ Stream& pool_stream(int32_t index, bool high_priority) {
   return stream(index, 1 + (high_priority ? kPool : 0) + static_cast<int64_t>(n));
 }
 
+int64_t current_stream_id(int32_t index) noexcept {
+  const Stream* s = index >= 0 && index < kMaxDevices ? stream_now[index] : nullptr;
+  return s ? s->id : 0;
+}
+
+Stream& stream_with_handle(int32_t index, fl_stream handle) {
+  const Device& d = device(index);
+  for (auto& place : all_streams[static_cast<size_t>(d.index)].streams)
+    if (Stream* s = place.load(std::memory_order_acquire); s && handle && s->handle == handle) return *s;
+  throw Error(
+      FL_INVALID,
+      "no stream of " + d.name +
+          " has this handle. Handles are those that Stream.native_handle gives: torch-fl's chip ABI cannot "
+          "take over a stream that another library made");
+}
+
+Capture* current_capture(int32_t index) noexcept {
+  for (int32_t i = std::max(index, 0); i < kMaxDevices; ++i) {
+    const Stream* s = stream_now[static_cast<size_t>(i)];
+    if (Capture* capture = s ? capture_of(*s) : nullptr) return capture;
+    if (index >= 0) break;
+  }
+  return nullptr;
+}
+
 Stream* existing_stream(int32_t index, int64_t id) noexcept {
   if (index < 0 || index >= kMaxDevices || id < 0 || id >= kStreams) return nullptr;
   return all_streams[index].streams[id].load(std::memory_order_acquire);
 }
 
+namespace {
+
+constexpr const char* kWait =
+    "a wait for the device: synchronize(), query(), .item(), printing, a copy to the host, an operator that "
+    "has "
+    "to look at values or runs on the CPU";
+
+void refuse_if_captured(const Stream& s) {
+  if (Capture* capture = capture_of(s)) [[unlikely]]
+    capture->refuse(kWait);
+}
+
+}  // namespace
+
 void synchronize(Stream& s) {
+  refuse_if_captured(s);
   if (auto error = wait(s)) throw Error(*error);
 }
 
 void synchronize_device(int32_t index) {
   if (forked()) throw_bad_fork();
+  if (const Stream* s = stream_now[device(index).index]) refuse_if_captured(*s);
   std::unique_ptr<Error> first;
   for (auto& place : all_streams[device(index).index].streams) {
     Stream* s = place.load(std::memory_order_acquire);
@@ -173,7 +221,8 @@ void synchronize_device(int32_t index) {
 
 bool query(Stream& s) {
   if (forked()) throw_bad_fork();
-  fl_status status = s.chip->stream.query(s.handle);
+  refuse_if_captured(s);
+  fl_status status = chip_of(s).stream.query(s.handle);
   if (status == FL_OK) return true;
   if (status == FL_NOT_READY) return false;
   throw take_faults(s, status);
@@ -264,7 +313,7 @@ void Event::record(Stream& s) {
 // Between chips there is nothing that both understand: the host waits.
 void Event::block(Stream& s) {
   if (!recorded_on_) return;
-  if (s.chip != chip_) return synchronize();
+  if (fl::device(s.device).chip != chip_) return synchronize();
   if (forked()) throw_bad_fork();
   check(chip_->stream.wait_event(s.handle, handle_), "cannot wait for an event");
 }
@@ -285,7 +334,7 @@ void Event::synchronize() const {
   if (status == FL_TIMEOUT)
     throw timed_out(*recorded_on_, "waiting for an event on " + name_of(*recorded_on_));
   // Work before the event may have failed: ask the stream, which knows.
-  fl_status fault = status == FL_OK ? recorded_on_->chip->stream.query(recorded_on_->handle) : status;
+  fl_status fault = status == FL_OK ? chip_of(*recorded_on_).stream.query(recorded_on_->handle) : status;
   if (fault != FL_OK && fault != FL_NOT_READY) throw take_faults(*recorded_on_, fault);
 }
 
@@ -321,7 +370,8 @@ void shutdown() noexcept {
   constexpr int64_t kLimit = int64_t{10} * 1000 * 1000 * 1000;  // a hanging kernel must not hang the exit
   for (DeviceStreams& d : all_streams)
     for (auto& place : d.streams)
-      if (Stream* s = place.load(std::memory_order_acquire)) s->chip->stream.synchronize(s->handle, kLimit);
+      if (Stream* s = place.load(std::memory_order_acquire))
+        chip_of(*s).stream.synchronize(s->handle, kLimit);
 }
 
 }  // namespace fl

@@ -11,6 +11,7 @@
 
 #include "errors.h"
 #include "runtime/config.h"
+#include "runtime/snapshot.h"
 #include "sim_device.h"
 
 namespace {
@@ -50,7 +51,7 @@ void start_clean() {
 void check_books() {
   fl::MemoryStats s = stats();
   int64_t reserved = 0, allocated = 0, active = 0, requested = 0, splits = 0, split_bytes = 0, blocks = 0;
-  for (const fl::SegmentInfo& segment : fl::memory_snapshot()) {
+  for (const fl::SegmentState& segment : fl::memory_state()) {
     if (segment.device != 0) continue;
     reserved += segment.total_size;
     allocated += segment.allocated_size;
@@ -58,7 +59,7 @@ void check_books() {
     requested += segment.requested_size;
     uintptr_t next = segment.address;
     bool free_before = false;
-    for (const fl::BlockInfo& b : segment.blocks) {
+    for (const fl::BlockState& b : segment.blocks) {
       CHECK(b.address == next && b.size > 0);
       next = b.address + static_cast<uintptr_t>(b.size);
       blocks += b.allocated;
@@ -456,7 +457,7 @@ void threads_share_it() {
           fl::free(mine.back());
           mine.pop_back();
         }
-        if (random() % 1000 == 0) fl::memory_snapshot();
+        if (random() % 1000 == 0) fl::memory_state();
         if (random() % 1000 == 0) fl::empty_cache();
       }
       for (Block* b : mine) fl::free(b);
