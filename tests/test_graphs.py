@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from child import run_child
 from torch import nn
 
 D = "fl:0"
@@ -129,6 +130,7 @@ def operators():
         "many tensors": lambda: torch._foreach_add([vector, matrix, image], [vector, matrix, image], alpha=3),
         "half": lambda: (matrix.half() @ matrix.half().t(), vector.bfloat16() * 3),
         "complex": lambda: torch.fft.rfft(matrix),
+        "resampling": lambda: nn.functional.interpolate(image, scale_factor=1.5, mode="bilinear"),
         "strange layouts": lambda: image.permute(3, 1, 0, 2).flip(1)[::2].contiguous(),
         "zero sizes": lambda: (matrix[:0] + 1, matrix[:0].sum(0)),
     }
@@ -307,6 +309,42 @@ def test_dropout_changes_with_each_replay():
     assert not torch.equal(first, y.cpu()) and 300 < first.count_nonzero() < 700
 
 
+def test_every_distribution_in_a_graph():
+    weights = torch.rand(10, device=D)
+
+    def draw():
+        return (
+            torch.randperm(20, device=D), torch.multinomial(weights, 3, replacement=True), torch.bernoulli(weights),
+            torch.randint(0, 1 << 40, (4,), device=D), torch.empty(5, device=D).exponential_(),
+            torch.empty(5, device=D, dtype=torch.float64).normal_(), torch.rand(3, 4, device=D).bernoulli_(0.3),
+        )  # fmt: skip
+
+    torch.fl.manual_seed(8)
+    eager = [[t.cpu() for t in draw()] for _ in range(3)]
+    torch.fl.manual_seed(8)
+    graph = torch.fl.CUDAGraph()
+    with torch.fl.graph(graph):
+        result = draw()
+    for want in eager:
+        graph.replay()
+        assert all(torch.equal(a, b.cpu()) for a, b in zip(want, result, strict=True))
+
+
+def test_the_first_random_number_of_a_process_may_be_in_a_graph():
+    code = """
+    import torch
+    x = torch.zeros(3, device="fl:0")
+    graph = torch.fl.CUDAGraph()
+    with torch.fl.graph(graph):
+        y = torch.rand(5, device="fl:0")
+    graph.replay()
+    first = y.cpu()
+    graph.replay()
+    assert first.min() >= 0 and not torch.equal(first, y.cpu())
+    """
+    run_child(code)
+
+
 def test_a_generator_is_not_seeded_within_a_capture():
     torch.fl.manual_seed(1)
     graph = torch.fl.CUDAGraph()
@@ -377,6 +415,39 @@ def test_a_deleted_graphs_memory_goes_back():
     del y
     torch.fl.empty_cache()
     assert torch.fl.memory_reserved(D) == before
+
+
+def test_many_graphs_leave_nothing_behind():
+    x = torch.ones(1000, device=D)
+
+    def once():
+        graph = torch.fl.CUDAGraph()
+        with torch.fl.graph(graph):
+            y = x + 1
+            x.mul_(1)
+            torch.rand(5000, device=D)
+        graph.replay()
+        return y
+
+    once()
+    gc.collect()
+    torch.fl.empty_cache()
+    before = torch.fl.memory_reserved(D)
+    pools = torch.fl.memory_stats_as_nested_dict(D)["reserved_bytes_by_private_pools"]
+    for _ in range(30):
+        once()
+    gc.collect()
+    torch.fl.empty_cache()
+    assert torch.fl.memory_reserved(D) == before
+    assert torch.fl.memory_stats_as_nested_dict(D)["reserved_bytes_by_private_pools"].keys() == pools.keys()
+
+
+def test_exhaustion_within_a_capture():
+    x = torch.ones(3, device=D)
+    with pytest.raises(torch.OutOfMemoryError), torch.fl.graph(torch.fl.CUDAGraph()):
+        x.add_(1)
+        torch.empty(1 << 50, device=D)
+    assert x.cpu().eq(1).all() and not torch.fl.is_current_stream_capturing()
 
 
 def test_pinned_copies_are_part_of_a_graph():

@@ -212,6 +212,27 @@ void across_devices(const Tensor& dst, const Tensor& source) {
   if (!direct) device_to_device(dst, target);
 }
 
+}  // namespace
+
+Tensor constant_on(const Tensor& host, c10::Device device) {
+  Stream& stream = current_stream(device.index());
+  Capture* capture = capture_of(stream);
+  if (!capture) return host.to(device);
+  Tensor packed = host.contiguous();
+  Tensor made = empty_on(device, packed.sizes(), {}, packed.scalar_type());
+  if (made.numel() == 0) return made;
+  guarded([&] {
+    const void* kept = capture->keep_bytes(packed.const_data_ptr(), packed.nbytes());
+    const fl_launch launch = make_launch(copy_op, stream, nullptr, 0);
+    LaunchScope scope(stream);
+    check(stream.chip->memory.copy(&launch, FL_HOST_TO_DEVICE, made.mutable_data_ptr(), kept, made.nbytes()),
+          "copy of an operator's constants to the device");
+  });
+  return made;
+}
+
+namespace {
+
 Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   if (dst.numel() == 0 && self.numel() == 0) return dst;
   at::assert_no_internal_overlap(dst);

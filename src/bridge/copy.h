@@ -9,4 +9,7 @@ namespace fl::bridge {
 // False: the chip cannot.
 bool copy_space(Call& call, const Space& space, int64_t element_size);
 
+// Numbers that an operator has computed on the host, on the device.  A graph being captured keeps them.
+Tensor constant_on(const Tensor& host, c10::Device device);
+
 }  // namespace fl::bridge

@@ -16,8 +16,9 @@ constexpr size_t kStateBytes = 16;
 
 class PhiloxGenerator final : public c10::GeneratorImpl {
  public:
-  explicit PhiloxGenerator(c10::DeviceIndex index)
-      : PhiloxGenerator(index, std::make_shared<RandomState>(PhiloxState{c10::default_rng_seed_val, 0})) {}
+  explicit PhiloxGenerator(c10::DeviceIndex index) : PhiloxGenerator(index, c10::default_rng_seed_val) {}
+  PhiloxGenerator(c10::DeviceIndex index, uint64_t seed)
+      : PhiloxGenerator(index, std::make_shared<RandomState>(PhiloxState{seed, 0})) {}
   PhiloxGenerator(c10::DeviceIndex index, std::shared_ptr<RandomState> state)
       : GeneratorImpl(c10::Device(kDevice, index), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
         state_(std::move(state)) {}
@@ -100,8 +101,8 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
   static auto& made = *new std::array<std::once_flag, kMaxDevices>;
   const auto i = static_cast<size_t>(resolve(index));
   std::call_once(made[i], [&] {
-    generators[i] = at::make_generator<PhiloxGenerator>(static_cast<c10::DeviceIndex>(i));
-    generators[i].seed();
+    generators[i] = at::make_generator<PhiloxGenerator>(static_cast<c10::DeviceIndex>(i),
+                                                        c10::detail::getNonDeterministicRandom());
   });
   return generators[i];
 }

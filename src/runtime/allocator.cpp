@@ -10,6 +10,8 @@
 
 namespace fl {
 
+constinit std::atomic<bool> caching_now{true};
+
 namespace {
 
 // Made on first use, never destroyed: tensors may be freed while the process exits.
@@ -71,7 +73,6 @@ PoolId pool_for(const Stream& stream) {
   return {};
 }
 
-constinit std::atomic<bool> caching_now{true};
 const Context kNobody;
 
 }  // namespace
@@ -169,7 +170,6 @@ void end_pool_route(int32_t index, PoolId id) {
 }
 
 void set_caching(bool on) noexcept { caching_now.store(on, std::memory_order_relaxed); }
-bool caching() noexcept { return caching_now.load(std::memory_order_relaxed); }
 
 void set_memory_fraction(int32_t index, double fraction) {
   if (!(fraction >= 0 && fraction <= 1))

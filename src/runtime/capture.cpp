@@ -231,6 +231,11 @@ void Capture::refuse(const std::string& what) {
   throw Error(FL_INVALID, text);
 }
 
+const void* Capture::keep_bytes(const void* from, size_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return graph_.arena_.copy(static_cast<const char*>(from), bytes);
+}
+
 void* Capture::place(Stream& stream, void* data, bool write) {
   const auto at = reinterpret_cast<uintptr_t>(data);
   auto after = shadows_.upper_bound(at);

@@ -131,6 +131,8 @@ class Capture {
                    const Args& args);
   fl_status record_copy(Stream& stream, const fl_launch& launch, int kind, void* to, const void* from,
                         size_t bytes);
+  // A copy that lives as long as the graph, of what a launch reads from the host.
+  const void* keep_bytes(const void* from, size_t bytes);
   // Where a launch of the capture itself finds what it will find at `data` in a replay.
   void* place(Stream& stream, void* data, bool write);
 

@@ -1,6 +1,7 @@
 // Memory pools: caches of their own beside the ordinary one.
 #pragma once
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,8 @@ void empty_cache(int32_t device, PoolId pool);
 
 // Off: memory goes back to the device when it is freed, and each request is one of the device's own.
 void set_caching(bool on) noexcept;
-bool caching() noexcept;
+extern std::atomic<bool> caching_now;
+inline bool caching() noexcept { return caching_now.load(std::memory_order_relaxed); }
 
 // MemoryStats.reserved_bytes of each pool but the ordinary one.
 std::vector<std::pair<PoolId, StatArray>> pool_stats(int32_t device);

@@ -17,9 +17,13 @@
 
 #include "bridge/ops/random.h"
 #include "program/expr.h"
+#include "runtime/capture.h"
 
 namespace fl::bridge {
 namespace {
+
+// Values are those of each replay, and nobody looks at them: CUDA's own checks are on the device.
+bool is_captured(const Tensor& t) { return capture_of(current_stream(t.device().index())) != nullptr; }
 
 // One launch of the random entry.  False: the chip does not claim it for out's dtype.
 bool draw(Call& call, const Tensor& out, uint16_t distribution, fl_scalar a, fl_scalar b,
@@ -289,7 +293,7 @@ void multinomial_kernel(Tensor& result, const Tensor& weights, int64_t n, Genera
   Tensor w = (weights.dim() == 1 ? weights.unsqueeze(0) : weights).to(at::kFloat);
   check_values(op, w, 0, std::numeric_limits<double>::max(), "probabilities must be finite and not below 0");
   Tensor steps = w.cumsum(-1), total = steps.narrow(1, steps.size(1) - 1, 1);
-  TORCH_CHECK(total.numel() == 0 || total.min().item().toDouble() > 0,
+  TORCH_CHECK(total.numel() == 0 || is_captured(total) || total.min().item().toDouble() > 0,
               "invalid multinomial distribution (sum of probabilities <= 0)");
   Tensor u = at::empty({w.size(0), n}, steps.options()).uniform_(0, 1, generator).mul_(total);
   Tensor index = at::searchsorted(steps, u, false, true).clamp_max_(steps.size(1) - 1);
@@ -406,7 +410,7 @@ void fill_real(Call& call, const Tensor& out, Draw kind, double a, double b, con
 }
 
 void check_values(const Op& op, const Tensor& values, double low, double high, const char* rule) {
-  if (values.numel() == 0) return;
+  if (values.numel() == 0 || is_captured(values)) return;
   auto [least, most] = at::aminmax(values);
   Tensor ends = at::stack({least, most}).to(at::kCPU).to(at::kDouble);
   for (int i = 0; i < 2; ++i) {

@@ -4,8 +4,10 @@
 #include <map>
 #include <tuple>
 
+#include "bridge/copy.h"
 #include "bridge/ops/axis_weights.h"
 #include "bridge/ops/spmm.h"
+#include "runtime/capture.h"
 
 namespace fl::bridge {
 namespace {
@@ -32,10 +34,10 @@ AxisMap upload(const AxisWeights& w, int64_t in, c10::Device device, ScalarType 
   map.identity = w.is_identity(in);
   map.precision = w.precision;
   if (map.identity) return map;
-  auto moved = [&](const std::vector<int64_t>& v) { return at::tensor(v, at::kLong).to(device); };
+  auto moved = [&](const std::vector<int64_t>& v) { return constant_on(at::tensor(v, at::kLong), device); };
   map.begin = moved(w.begin);
   map.columns = moved(w.columns);
-  if (weighted) map.values = at::tensor(w.values, at::kDouble).to(dtype).to(device);
+  if (weighted) map.values = constant_on(at::tensor(w.values, at::kDouble).to(dtype), device);
   return map;
 }
 
@@ -46,14 +48,18 @@ AxisMap axis_map(const Call& call, const Resampling& how, size_t axis, Arithmeti
   std::optional<double> scale = how.scales[axis];
   // NaN: no scale given, which no caller gives.
   uint64_t bits = std::bit_cast<uint64_t>(scale.value_or(std::nan("")));
+  c10::Device device(kDevice, static_cast<c10::DeviceIndex>(call.stream().device));
+  auto make = [&] {
+    AxisWeights w = axis_weights(how.filter, arithmetic, in, out, how.align_corners, scale, plain);
+    return upload(transposed ? w.transposed(in) : w, transposed ? out : in, device, dtype,
+                  !is_nearest(how.filter));
+  };
+  if (capture_of(call.stream())) return make();  // a graph owns what it reads
   Key key{&call.stream(), how.filter, arithmetic, in, out, how.align_corners, bits, plain, transposed, dtype};
   std::lock_guard lock(mutex);
   auto found = kept.find(key);
   if (found != kept.end()) return found->second;
-  AxisWeights w = axis_weights(how.filter, arithmetic, in, out, how.align_corners, scale, plain);
-  c10::Device device(kDevice, static_cast<c10::DeviceIndex>(call.stream().device));
-  AxisMap map = upload(transposed ? w.transposed(in) : w, transposed ? out : in, device, dtype,
-                       !is_nearest(how.filter));
+  AxisMap map = make();
   if (kept.size() >= kKept) kept.clear();
   kept.emplace(key, map);
   return map;
