@@ -10,8 +10,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "runtime/stream.h"
 
@@ -52,20 +50,5 @@ struct MemoryStats {
 MemoryStats memory_stats(int32_t device);
 void reset_accumulated_stats(int32_t device);
 void reset_peak_stats(int32_t device);
-
-// Segments and blocks, as torch.cuda.memory_snapshot() reports them.
-struct BlockInfo {
-  uintptr_t address;
-  int64_t size, requested_size;
-  bool allocated, active;
-};
-struct SegmentInfo {
-  int32_t device;
-  uintptr_t address;
-  int64_t total_size, allocated_size, active_size, requested_size, stream;
-  bool is_large;
-  std::vector<BlockInfo> blocks;
-};
-std::vector<SegmentInfo> memory_snapshot();
 
 }  // namespace fl
