@@ -83,12 +83,31 @@ def _register() -> None:
 
     torch._register_device_module("fl", fl)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    # PyTorch remembers what the types are called from the first time that it parses the name of one.
+    torch.empty(0).type("torch.FloatTensor")
 
     _register_graphsafe_rng()
-    from . import chips, cuda_view
+    torch.serialization.register_package(30, _no_tag, _restore)
+    from . import chips, config, cuda_view
 
     native.set_chip_finder(chips.find)
+    config.start()
     cuda_view.start()
+
+
+def _no_tag(storage: torch.UntypedStorage) -> None:
+    """PyTorch tags storages itself, with the device's name."""
+
+
+def _restore(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage | None:
+    """torch.load to "fl:0" while the CUDA view is on, and to a chip's name: map_location="sim:1"."""
+    ours = torch.device("fl").type
+    try:
+        if torch.device(location).type != ours:
+            return None
+    except RuntimeError:
+        return None  # not a device: PyTorch says so
+    return storage.to(device=torch.serialization._validate_device(location, ours))
 
 
 def _register_graphsafe_rng() -> None:

@@ -5,14 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import runpy
 import sys
 from pathlib import Path
-
-
-def last_report_path() -> Path:
-    """Where `torch-fl run` leaves its report for `torch-fl ops`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torch-fl" / "last-run.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,6 +23,9 @@ def main(arguments: list[str] | None = None) -> int:
     devices.set_defaults(run=_devices)
 
     config = commands.add_parser("config", help="list the settings with their values")
+    form = config.add_mutually_exclusive_group()
+    form.add_argument("--toml", action="store_true", help="as a settings file: torch-fl.toml")
+    form.add_argument("--docs", action="store_true", help="as the table in docs/settings.md")
     config.set_defaults(run=_config)
 
     ops = commands.add_parser("ops", help="show how operators ran in the last run, or run on each chip here")
@@ -39,7 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
     ops.add_argument("--claims", action="store_true", help="show what each chip claims to do natively")
     ops.set_defaults(run=_ops)
 
-    run = commands.add_parser("run", help="run a script and print its operator report at the end")
+    run = commands.add_parser("run", help="run a script; devices, memory, time and operators at the end")
+    run.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for this run; repeatable"
+    )
     run.add_argument("--report", metavar="FILE", help="write the report as JSON as well")
     run.add_argument("--limit", type=int, metavar="N", help="print the first N operators only")
     run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module, as with python -m")
@@ -51,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     include.set_defaults(run=_include)
 
     chosen = parser.parse_args(arguments)
+    chosen.words = sys.argv[1:] if arguments is None else arguments
     return chosen.run(chosen)
 
 
@@ -83,13 +84,18 @@ def _devices(chosen: argparse.Namespace) -> int:
 
 def _config(chosen: argparse.Namespace) -> int:
     _module()
-    from . import _native
+    from . import config
 
+    if chosen.docs or chosen.toml:
+        print(*(config.docs_table() if chosen.docs else config.as_toml()), sep="\n")
+        return 0
     refusals = {}
-    for row in _native.settings():
+    for row in config.rows().values():
         value = "refused" if row["refusal"] else row["value"] or "-"
-        print(f"{row['name']:<16} {value:<12} {row['environment']:<20} {row['sentence']}")
-        print(f"{'':<29} {'(' + row['allowed'] + ')'}")
+        print(f"{row['name']:<28} {value:<12} {row['environment']:<32} {row['sentence']}")
+        print(
+            f"{'':<41} {'(' + row['allowed'] + ')':<32} {'' if row['source'] == 'default' else row['source']}"
+        )
         if row["refusal"]:
             refusals[row["refusal"]] = None
     for text in refusals:
@@ -110,6 +116,7 @@ def _ops(chosen: argparse.Namespace) -> int:
     if chosen.chips:
         return _measure(chosen)
     from .report import OpCounts, format_op_report
+    from .run import last_report_path
 
     path = Path(chosen.report) if chosen.report else last_report_path()
     try:
@@ -150,29 +157,22 @@ def _measure(chosen: argparse.Namespace) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    fl = _module()
-    sys.argv = [chosen.script, *chosen.arguments]
-    try:
-        if chosen.module:
-            sys.path.insert(0, "")
-            runpy.run_module(chosen.script, run_name="__main__", alter_sys=True)
-        else:
-            sys.path.insert(0, os.path.dirname(os.path.abspath(chosen.script)))
-            runpy.run_path(chosen.script, run_name="__main__")
-    finally:
-        # Also when the script fails or calls sys.exit(): that is when the report is wanted most.
-        report = fl.op_report()
-        print(fl.format_op_report(report, limit=chosen.limit), flush=True)
-        saved = {"script": " ".join(sys.argv), "operators": {
-            name: {**counts, "first_call_site": counts.first_call_site} for name, counts in report.items()
-        }}  # fmt: skip
-        for path in {last_report_path(), Path(chosen.report or last_report_path())}:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(saved, indent=1))
-            except OSError as error:
-                print(f"torch-fl run: the report is not saved: {error}", file=sys.stderr)
-    return 0
+    _module()
+    from . import _native, run
+    from .config import config
+
+    if not chosen.module:
+        run.under_the_scripts_settings(chosen.script, chosen.words)
+    rows = {row["name"]: row for row in _native.settings()}
+    for assignment in chosen.set:
+        name, _, value = assignment.partition("=")
+        try:
+            setattr(config, name, value)
+        except (AttributeError, ValueError) as error:
+            print(f"torch-fl run: {error}", file=sys.stderr)
+            return 2
+        os.environ[rows[name]["environment"]] = value  # for the script's children
+    return run.run(chosen.script, chosen.arguments, chosen.module, chosen.report, chosen.limit)
 
 
 def _include(chosen: argparse.Namespace) -> int:

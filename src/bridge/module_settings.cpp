@@ -3,6 +3,7 @@
 
 #include "bridge/bridge.h"
 #include "bridge/module.h"
+#include "runtime/config_file.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -16,7 +17,7 @@ py::list all_settings() {
   for (const Setting& s : settings()) {
     py::dict row("name"_a = s.name, "environment"_a = s.environment, "default"_a = s.fallback_value,
                  "allowed"_a = s.allowed, "sentence"_a = s.sentence, "value"_a = py::none(),
-                 "refusal"_a = py::none());
+                 "refusal"_a = py::none(), "source"_a = setting_source(s.name));
     try {
       row["value"] = setting(s.name);
     } catch (const Error& error) {

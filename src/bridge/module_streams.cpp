@@ -2,6 +2,7 @@
 #include "bridge/guard.h"
 #include "bridge/module.h"
 #include "bridge/sync_debug.h"
+#include "runtime/busy.h"
 #include "runtime/capture.h"
 #include "runtime/stream_queries.h"
 
@@ -63,6 +64,9 @@ void bind_streams(py::module& m) {
       "stream_native_handle",
       [](int64_t id, int32_t index) { return reinterpret_cast<uintptr_t>(stream(index, id).handle); },
       "stream_id"_a, "device_index"_a);
+  m.def("watch_devices", &watch_devices);
+  m.def("stop_watching", &stop_watching, py::call_guard<py::gil_scoped_release>());
+  m.def("busy_seconds", &busy_seconds, "index"_a);
 }
 
 }  // namespace fl::bridge

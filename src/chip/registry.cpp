@@ -7,9 +7,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "chip/error.h"
 #include "chip/host.h"
+#include "chip/visible.h"
 
 namespace fl {
 
@@ -23,6 +25,8 @@ struct Table {
 
 std::mutex finder_mutex;
 std::function<std::vector<std::string>()> finder;
+std::function<std::optional<std::string>()> index_choice;
+const char* index_choice_name = "";
 
 std::mutex load_mutex;
 std::atomic<const Table*> loaded_table{nullptr};
@@ -193,6 +197,42 @@ std::vector<const Device*> matching(const std::vector<Device>& devices, const st
   return found;
 }
 
+// The device that cuda, cuda:0 and fl:0 mean; the others keep their order.
+void put_first(std::vector<Device>& devices, const std::string& name) {
+  if (name.empty()) return;
+  auto found = std::find_if(devices.begin(), devices.end(),
+                            [&](const Device& d) { return d.name == name || d.chip->name == name; });
+  if (found == devices.end())
+    throw Error(FL_INVALID, "the setting device, or FL_DEVICE, names \"" + name +
+                                "\", which is not a visible device; there are: " + names_of(devices));
+  std::rotate(devices.begin(), found, found + 1);
+}
+
+void choose_by_index(std::vector<Device>& devices) {
+  std::function<std::optional<std::string>()> ask;
+  {
+    std::lock_guard<std::mutex> lock(finder_mutex);
+    ask = index_choice;
+  }
+  const std::optional<std::string> text = ask ? ask() : std::nullopt;
+  if (!text) return;
+  std::vector<Device> chosen;
+  for (const std::string& entry : split(*text, ',')) {
+    const bool digits = entry.size() < 4 && entry.find_first_not_of("0123456789") == std::string::npos;
+    const size_t index = digits ? std::stoul(entry) : SIZE_MAX;
+    auto found = std::find_if(devices.begin(), devices.end(), [&](const Device& d) {
+      return digits ? static_cast<size_t>(&d - devices.data()) == index : entry == d.properties.identity;
+    });
+    if (found == devices.end()) break;
+    if (std::any_of(chosen.begin(), chosen.end(), [&](const Device& c) { return c.name == found->name; })) {
+      chosen.clear();
+      break;
+    }
+    chosen.push_back(*found);
+  }
+  devices = std::move(chosen);
+}
+
 std::vector<Device> choose(const Table& t) {
   std::vector<std::string> names = split(host_setting("visible_devices"), ',');
   std::vector<Device> chosen;
@@ -210,6 +250,8 @@ std::vector<Device> choose(const Table& t) {
       chosen.push_back(*d);
     }
   }
+  put_first(chosen, host_setting("device"));
+  choose_by_index(chosen);
   for (size_t i = 0; i < chosen.size(); ++i) chosen[i].index = static_cast<int32_t>(i);
   return chosen;
 }
@@ -219,6 +261,12 @@ std::vector<Device> choose(const Table& t) {
 void set_chip_finder(std::function<std::vector<std::string>()> next) {
   std::lock_guard<std::mutex> lock(finder_mutex);
   finder = std::move(next);
+}
+
+void set_index_choice(const char* name, std::function<std::optional<std::string>()> source) {
+  std::lock_guard<std::mutex> lock(finder_mutex);
+  index_choice = std::move(source);
+  index_choice_name = name;
 }
 
 const std::vector<Device>& devices() {
@@ -240,7 +288,9 @@ const Device& device(int64_t index) {
   const std::vector<Device>& all = devices();
   if (index >= 0 && index < static_cast<int64_t>(all.size())) return all[static_cast<size_t>(index)];
   std::string text = "there is no device " + std::to_string(index) + "; ";
-  if (all.empty()) text += "no chip was found: torch-fl doctor says why";
+  if (all.empty() && !table().all.empty())
+    text += index_choice_name + std::string(" leaves none of: ") + names_of(table().all);
+  else if (all.empty()) text += "no chip was found: torch-fl doctor says why";
   else text += "there are " + std::to_string(all.size()) + ": " + names_of(all);
   throw Error(FL_INVALID, text);
 }

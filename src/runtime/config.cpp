@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -85,17 +86,28 @@ Parsed parse_fraction(const std::string& text) {
   return value && *value >= 0 && *value <= 1 ? Parsed(text) : std::nullopt;
 }
 
+constexpr unsigned bit(Toml type) { return 1u << static_cast<unsigned>(type); }
+constexpr unsigned kNumber = bit(Toml::kInteger) | bit(Toml::kFloat);
+constexpr unsigned kList = bit(Toml::kString) | bit(Toml::kStrings);
+
 struct Kind {
   const char* allowed;
   const char* words;  // for a person
   Parsed (*parse)(const std::string&);
+  unsigned types;         // in a file
+  const char* in_a_file;  // for a person
+  char separator = 0;     // of a list
 };
 constexpr Kind kKinds[] = {
-    {"text", "any text", parse_text},
-    {"bool", "1, 0, true, false, on, off, yes, no", parse_bool},
-    {"int>=0", "a whole number that is not negative", parse_whole},
-    {"float>=0", "a number that is not negative", parse_not_negative},
-    {"float 0..1", "a number from 0 to 1", parse_fraction},
+    {"text", "any text", parse_text, bit(Toml::kString), "a string in quotes"},
+    {"names", "names separated by ','", parse_text, kList, "a string, or an array of strings", ','},
+    {"paths", "paths separated by ':'", parse_text, kList, "a string, or an array of strings", ':'},
+    {"bool", "1, 0, true, false, on, off, yes, no", parse_bool, bit(Toml::kBoolean), "true, false"},
+    {"int>=0", "a whole number that is not negative", parse_whole, bit(Toml::kInteger),
+     "a whole number that is not negative"},
+    {"float>=0", "a number that is not negative", parse_not_negative, kNumber,
+     "a number that is not negative"},
+    {"float 0..1", "a number from 0 to 1", parse_fraction, kNumber, "a number from 0 to 1"},
 };
 
 const Kind* kind_of(const Setting& s) {
@@ -112,14 +124,37 @@ Parsed parse(const Setting& s, const std::string& text) {
   return {};
 }
 
-std::string refusal(const Setting& s, const std::string& subject, const std::string& text) {
+std::string choices(const Setting& s) {
   std::string words;
-  if (const Kind* kind = kind_of(s)) {
-    words = kind->words;
-  } else {
-    for (const std::string& choice : split(s.allowed, '|')) words += (words.empty() ? "" : ", ") + choice;
+  for (const std::string& choice : split(s.allowed, '|')) words += (words.empty() ? "" : ", ") + choice;
+  return words;
+}
+
+std::string refusal(const Setting& s, const std::string& subject, const std::string& text) {
+  const Kind* kind = kind_of(s);
+  return subject + " is \"" + text +
+         "\", which is not allowed; allowed: " + (kind ? kind->words : choices(s));
+}
+
+// A file's value as the environment would give it. Throws Error when it is of another type.
+std::string to_text(const Setting& s, const FileSetting& line, const std::string& subject) {
+  constexpr const char* kNames[] = {"a string", "an integer", "a float", "a boolean", "an array"};
+  const Kind* kind = kind_of(s);
+  // Of the choices, 1 and 0 may be written as numbers and as booleans.
+  const unsigned types = kind ? kind->types : bit(Toml::kString) | bit(Toml::kInteger) | bit(Toml::kBoolean);
+  if (!(types & bit(line.type)))
+    throw Error(FL_INVALID,
+                subject + " is " + kNames[static_cast<int>(line.type)] +
+                    ", which is not allowed; allowed: " + (kind ? std::string(kind->in_a_file) : choices(s)));
+  if (line.type != Toml::kStrings) return line.value;
+  std::string text;
+  for (const std::string& item : line.items) {
+    if (item.find(kind->separator) != std::string::npos)
+      throw Error(FL_INVALID, subject + " holds \"" + item + "\", which has a '" + kind->separator +
+                                  "'; each one is a string of its own");
+    text += (text.empty() ? "" : std::string(1, kind->separator)) + item;
   }
-  return subject + " is \"" + text + "\", which is not allowed; allowed: " + words;
+  return text;
 }
 
 std::string unknown(const std::string& name) {
@@ -134,23 +169,18 @@ int index_of(const std::string& name) {
   return -1;
 }
 
-// What the process starts with: the environment, and below it the file of FL_CONFIG.
+// What the process starts with: the environment, and below it the file.
 struct Given {
   std::optional<std::string> text[kCount];
-  std::string subject[kCount];  // where the text comes from
-  std::string refusal;          // of the file as a whole
+  std::string subject[kCount];   // what the text is called in a refusal
+  std::string source[kCount];    // where it comes from
+  std::string refusals[kCount];  // of single lines of the file
+  std::string refusal;           // of the file as a whole
 
   Given() {
-    const char* path = getenv("FL_CONFIG");
+    for (std::string& s : source) s = "default";
     try {
-      if (path && *path)
-        for (const FileSetting& line : read_config_file(path)) {
-          const std::string where = std::string(path) + ":" + std::to_string(line.line) + ": ";
-          const int i = index_of(line.name);
-          if (i < 0) throw Error(FL_INVALID, where + unknown(line.name));
-          text[i] = line.value;
-          subject[i] = where + line.name;
-        }
+      read_file();
     } catch (const Error& error) {
       refusal = error.what();
       for (auto& t : text) t.reset();
@@ -158,8 +188,37 @@ struct Given {
     for (int i = 0; i < kCount; ++i)
       if (const char* value = getenv(kSettings[i].environment)) {
         text[i] = value;
-        subject[i] = kSettings[i].environment;
+        source[i] = subject[i] = kSettings[i].environment;
+        refusals[i].clear();
       }
+  }
+
+  void read_file() {
+    const char* named = getenv("FL_CONFIG");
+    std::string path = named ? named : "";
+    if (!named) {
+      std::error_code ignored;
+      const std::filesystem::path here = std::filesystem::current_path(ignored) / "torch-fl.toml";
+      if (std::filesystem::exists(here, ignored)) path = here.string();
+    }
+    if (path.empty()) return;
+    for (const FileSetting& line : read_config_file(path)) {
+      const std::string place = path + ":" + std::to_string(line.line);
+      const int i = index_of(line.name);
+      if (i < 0) throw Error(FL_INVALID, place + ": " + unknown(line.name));
+      subject[i] = place + ": " + line.name;
+      source[i] = place;
+      try {
+        // A file that lies where Python happens to be started must not make it run foreign code.
+        if (i == k_chip_path && !named)
+          throw Error(FL_INVALID, subject[i] +
+                                      " loads libraries, and is taken from a file that FL_CONFIG names, "
+                                      "or from FL_CHIP_PATH, only");
+        text[i] = to_text(kSettings[i], line, subject[i]);
+      } catch (const Error& error) {
+        refusals[i] = error.what();
+      }
+    }
   }
 };
 
@@ -167,6 +226,7 @@ struct State {
   std::mutex mutex;
   std::string values[kCount];    // parsed
   std::string refusals[kCount];  // of what the process started with, until something is set
+  std::string sources[kCount];
 
   std::atomic<int> log_level{FL_LOG_WARNING};
   std::atomic<bool> fault_lines{false};
@@ -183,6 +243,8 @@ struct State {
       if (!value) refusals[i] = refusal(s, given.subject[i], text);
       // Any setting may be what a file that is refused was meant to set.
       if (!given.text[i]) refusals[i] = given.refusal;
+      if (!given.refusals[i].empty()) refusals[i] = given.refusals[i];
+      sources[i] = given.source[i];
       values[i] = value ? *value : parse(s, s.fallback_value).value_or("");
       publish(i);
     }
@@ -241,17 +303,25 @@ std::string setting(const std::string& name) {
   return s.values[i];
 }
 
+std::string setting_source(const std::string& name) {
+  int i = find_setting(name);
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  return s.sources[i];
+}
+
 void set_setting(const std::string& name, const std::string& value) {
   int i = find_setting(name);
   Parsed parsed = parse(kSettings[i], value);
   if (!parsed) throw Error(FL_INVALID, refusal(kSettings[i], "setting " + name, value));
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
-  if ((i == k_visible_devices || i == k_chip_path) && loaded() && *parsed != s.values[i])
+  if ((i == k_device || i == k_visible_devices || i == k_chip_path) && loaded() && *parsed != s.values[i])
     throw Error(FL_INVALID, "setting " + name + " cannot change after the devices were found; set it, or " +
                                 kSettings[i].environment + ", before the first use of a device");
   s.values[i] = *parsed;
   s.refusals[i].clear();
+  s.sources[i] = "torch.fl.config";
   s.publish(i);
 }
 

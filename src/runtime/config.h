@@ -9,16 +9,21 @@
 namespace fl {
 
 // X(name, ENVIRONMENT, default, allowed, sentence)
-//   allowed: "a|b|c" a choice; "int>=0", "float>=0", "float 0..1", "text", "bool"
+//   allowed: "a|b|c" a choice; "int>=0", "float>=0", "float 0..1", "text", "bool"; "names" and "paths" are lists,
+//   separated by ',' and ':' in the environment
 #define FL_SETTINGS(X)                                                                                       \
-  X(fallback, "FL_FALLBACK", "warn", "warn|error|quiet", "what an operator does that has to run on the CPU") \
-  X(fallback_allow, "FL_FALLBACK_ALLOW", "", "text",                                                         \
-    "operators that may fall back silently, comma-separated")                                                \
-  X(fallback_deny, "FL_FALLBACK_DENY", "", "text", "operators that must not fall back, comma-separated")     \
-  X(visible_devices, "FL_VISIBLE_DEVICES", "", "text",                                                       \
+  X(device, "FL_DEVICE", "", "text",                                                                         \
+    "the device that cuda, cuda:0 and fl:0 mean, such as sim:1; empty: the first")                           \
+  X(visible_devices, "FL_VISIBLE_DEVICES", "", "names",                                                      \
     "devices to use, in this order: sim:1,sim:0; empty: all")                                                \
-  X(chip_path, "FL_CHIP_PATH", "", "text",                                                                   \
-    "chip libraries to load besides the installed ones, separated by ':'")                                   \
+  X(float32_matmul_precision, "FL_FLOAT32_MATMUL_PRECISION", "highest", "highest|high|medium",               \
+    "what torch.set_float32_matmul_precision starts with")                                                   \
+  X(autocast_dtype, "FL_AUTOCAST_DTYPE", "float16", "float16|bfloat16",                                      \
+    "what torch.autocast computes in where the script names no dtype")                                       \
+  X(fallback, "FL_FALLBACK", "warn", "warn|error|quiet", "what an operator does that has to run on the CPU") \
+  X(fallback_allow, "FL_FALLBACK_ALLOW", "", "names", "operators that may fall back silently")               \
+  X(fallback_deny, "FL_FALLBACK_DENY", "", "names", "operators that must not fall back")                     \
+  X(chip_path, "FL_CHIP_PATH", "", "paths", "chip libraries to load besides the installed ones")             \
   X(cuda_view, "FL_CUDA_VIEW", "auto", "auto|1|0",                                                           \
     "whether \"cuda\" means the chip; auto: if no NVIDIA device is usable")                                  \
   X(log, "FL_LOG", "warning", "error|warning|info|debug", "what is logged")                                  \

@@ -89,18 +89,54 @@ void files_are_refused_by_line() {
   };
   refused("a = 1\nb\n", "refused:2: \"b\" is not of the form");
   refused(" = 1\n", "refused:1: ");
-  refused("a = \"1\n", "refused:1: ");
-  refused("a = 1\"\n", "refused:1: ");
-  refused("a = \"1\" 2\n", "refused:1: ");
+  refused("a = \"1\n", "refused:1: a string has no end");
+  refused("a = 1\"\n", "refused:1: a = 1\": a value is");
+  refused("a = \"1\" 2\n", "refused:1: \"2\" follows the value");
+  refused("a =\n", "refused:1: a has no value");
+  refused("a = b c\n", "refused:1: a = b c: a value is a string in quotes");
   refused("a = 1\n\n\na = 2\n", "refused:4: a is set in line 1 already");
+  refused("a.b = 1\n", "has a dotted name");
+  refused("\"a\" = 1\n", "written without quotes");
+  refused("[a]\n", "is a table");
+  refused("a = {b = 1}\n", "a value is");
+  refused("a = \"\"\"x\"\"\"\n", "several lines");
+  refused("a = '''x'''\n", "several lines");
+  refused("a = \"\\q\"\n", "the escape \\q");
+  refused("a = \"\\ud800\"\n", "the escape \\u");
+  refused("a = \"\\u12\"\n", "the escape \\u");
+  refused("a = \"\x01\"\n", "control character");
+  refused("a = [\"1\" \"2\"]\n", "separated by ','");
+  refused("a = [1]\n", "strings, in quotes, only");
+  refused("a = [\"1\",\n\n", "refused:3: an array has no ']'");
+  for (const char* number :
+       {"01", "1_", "_1", "1__0", "0x10", "1.", ".5", "1e", "inf", "nan", "1979-05-27", "+-1"})
+    refused(("a = " + std::string(number) + "\n").c_str(), "a value is");
   CHECK_ERROR(fl::read_config_file(kFolder), FL_INVALID, kFolder.c_str(), "cannot be read: Is a directory");
   CHECK_ERROR(fl::read_config_file(kFolder + "/none"), FL_INVALID, "No such file");
-  std::ofstream(path) << "# all\r\n\r\na=\r\nb = c d # e\r\nc = \"\"";
-  const auto found = fl::read_config_file(path);
-  CHECK(found.size() == 3 && found[0].value.empty() && found[1].value == "c d" && found[2].value.empty() &&
-        found[1].line == 4);
   std::ofstream(path, std::ios::trunc).close();
   CHECK(fl::read_config_file(path).empty());
+}
+
+void values_of_a_file_have_types() {
+  const std::string path = kFolder + "/refused";
+  std::ofstream(path) << "# all\r\n\r\na=''\r\nb = 'c\\d' # e\r\nc = \"\\u00e9\\\"\\t\"\nd = -1_000\n"
+                      << "e = +1.5E-3\nf = false\ng = [\n  \"x\", # one\n 'y' ,\n]\nh-1 = []";
+  const auto found = fl::read_config_file(path);
+  const auto is = [&](size_t i, fl::Toml type, const char* value, int line) {
+    CHECK_THAT(found[i].type == type && found[i].value == value && found[i].line == line,
+               "%s = %s in line %d", found[i].name.c_str(), found[i].value.c_str(), found[i].line);
+  };
+  if (!CHECK(found.size() == 8)) return;
+  is(0, fl::Toml::kString, "", 3);
+  is(1, fl::Toml::kString, "c\\d", 4);
+  is(2, fl::Toml::kString, "\u00e9\"\t", 5);
+  is(3, fl::Toml::kInteger, "-1000", 6);
+  is(4, fl::Toml::kFloat, "1.5e-3", 7);
+  is(5, fl::Toml::kBoolean, "0", 8);
+  is(6, fl::Toml::kStrings, "", 9);
+  is(7, fl::Toml::kStrings, "", 13);
+  CHECK(found[6].items == std::vector<std::string>({"x", "y"}) && found[7].items.empty());
+  CHECK(found[7].name == "h-1");
 }
 
 void the_table_is_whole() {
@@ -198,6 +234,7 @@ int main() {
   the_environment_is_read();
   a_file_is_read();
   files_are_refused_by_line();
+  values_of_a_file_have_types();
   a_bad_environment_is_reported_once_and_refused();
   bad_values_are_refused_by_name();
   hot_settings_follow();
