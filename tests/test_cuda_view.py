@@ -242,9 +242,10 @@ def test_off_gives_everything_back():
         import torch
         snapshot = lambda: {
             name: vars(owner).get(name, "absent") if (owner := o) is not None else None
-            for o in (torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda._utils,
-                      torch.backends.cuda)
-            for name in list(vars(o))
+            for o in (torch, torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda._utils,
+                      torch.cuda.nvtx, torch.cuda.profiler, torch.backends.cuda, torch.backends.cudnn, torch._C,
+                      torch._meta_registrations, torch.nn.parallel.comm, torch.amp, torch.serialization)
+            for name in list(vars(o)) if name not in ("fl", "_register_privateuse1", "_package_registry")
         }
         before = snapshot()
         tensor_before = dict(vars(torch.Tensor))
@@ -265,6 +266,77 @@ def test_off_gives_everything_back():
     """
     out = run_child(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0", FL_CUDA_VIEW="1").stdout
     assert out.startswith("plain:")
+
+
+def test_what_is_touched_beside_torch_cuda():
+    """In Python two attributes; below three more (is_cuda, cuda, type of a tensor) the bridge answers."""
+    from torch_fl import comm, cuda_view
+
+    own = {torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda._utils,
+           torch.cuda.nvtx, torch.cuda.profiler, torch.fl}  # fmt: skip
+    others = {
+        f"{owner.__name__}.{name}"
+        for owner, name, _ in cuda_view._replacements()
+        if owner not in own and not (owner is torch._C and hasattr(comm, name))
+    }
+    assert others == {"torch.backends.cudnn.is_acceptable", "torch._meta_registrations.device_hint"}
+    base = vars(torch._C.TensorBase)
+    kept = base["is_cuda"], base["cuda"], base["type"], torch.Tensor.is_cuda
+    with torch_fl.cuda_view(False):
+        assert kept == (base["is_cuda"], base["cuda"], base["type"], torch.Tensor.is_cuda)
+    assert not {"is_cuda", "cuda", "type", "__deepcopy__"} & set(vars(torch.Tensor)) - {"__deepcopy__"}
+    assert torch.Tensor.__deepcopy__.__module__ == "torch._tensor"
+
+
+def test_off_is_plain_pytorch():
+    x = torch.ones(2, device="cuda")
+    with torch_fl.cuda_view(False):
+        assert x.device.type == "fl" and not x.is_cuda and x.is_fl and x.type() == "torch.fl.FloatTensor"
+        assert not isinstance(x, torch.cuda.FloatTensor) and torch.cuda.FloatTensor.is_cuda
+        assert (
+            torch._C._get_privateuse1_backend_name() == "fl"
+            and torch.accelerator.current_accelerator().type == "fl"
+        )
+        for call in (x.cuda, lambda: torch.ones(1).cuda(), lambda: x.to("cuda"), lambda: torch.cuda.FloatTensor([1]),
+                     lambda: x.type("torch.cuda.FloatTensor"), lambda: torch.zeros(1, device="cuda")):  # fmt: skip
+            with pytest.raises((RuntimeError, AssertionError, TypeError), match="CUDA|cuda"):
+                call()
+        with torch.autocast("fl"):
+            assert torch.is_autocast_enabled("fl") and not torch.is_autocast_enabled()
+            assert torch.get_autocast_gpu_dtype() == torch.float16
+        assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
+        if not torch.version.cuda:
+            assert not hasattr(torch._C, "_scatter") and not hasattr(torch._C, "_cuda_getDeviceCount")
+        assert x.fl() is x and x.fl("fl:0") is x and torch.nn.Linear(1, 1).fl().weight.is_fl
+    assert x.is_cuda and x.is_fl and x.fl("cuda:0") is x and x.fl("fl:0") is x and not torch.ones(1).is_fl
+
+
+def test_subclasses_and_modes_see_the_calls():
+    seen = []
+
+    class Mine(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, f, types, args=(), kwargs=None):
+            seen.append(f)
+            return super().__torch_function__(f, types, args, kwargs or {})
+
+    x = torch.ones(2, device="cuda").as_subclass(Mine)
+    assert x.is_cuda and seen == [torch.Tensor.is_cuda.__get__]
+    assert isinstance(x.cuda(), Mine) and x.type() == "torch.cuda.FloatTensor"
+    assert torch.Tensor.cuda in seen and torch.Tensor.type in seen
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, f, types, args=(), kwargs=None):
+            seen.append(f)
+            return f(*args, **(kwargs or {}))
+
+    seen.clear()
+    with Mode():
+        assert torch.ones(1).cuda().is_cuda
+    assert torch.Tensor.cuda in seen and torch.Tensor.is_cuda.__get__ in seen
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(torch.ones(2))
+        assert not fake.is_cuda and fake.cuda().is_cuda and fake.cuda().device.type == "cuda"
 
 
 def test_nested_and_after_errors():

@@ -1,15 +1,16 @@
 """The CUDA view: while it is on, torch-fl's devices are what PyTorch calls "cuda".
 
-Device strings are parsed and printed as "cuda" by two hooks in the bridge (cuda_view.cpp); this file
-holds every attribute of torch that is replaced besides, each group with its reason.  All of them get
-their own value back when the view goes off.
+Device strings are parsed and printed as "cuda" by hooks in the bridge (cuda_view.cpp), which also answers
+for Tensor.is_cuda, Tensor.cuda and Tensor.type below those attributes (cuda_view_objects.cpp).  This file
+holds every attribute of torch that is replaced besides: torch.cuda's own names and two others, each group
+with its reason.  All of them get their own value back when the view goes off.
 """
 
 from __future__ import annotations
 
-import copy
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -17,9 +18,8 @@ from typing import Any
 
 import torch
 
-from . import _native, fl
+from . import _native, comm, fl
 from ._load import warn
-from ._utils import device_index
 
 _ABSENT = object()
 _saved: list[tuple[Any, str, Any]] = []  # (owner, attribute, what was there)
@@ -44,7 +44,7 @@ _SAME_NAME = """
     caching_allocator_disabled change_current_allocator
     get_rng_state set_rng_state get_rng_state_all set_rng_state_all _set_rng_state_offset
     _get_rng_state_offset manual_seed manual_seed_all seed seed_all initial_seed default_generators
-    _get_generator _initialized op_report reset_op_report nvtx profiler
+    _get_generator _initialized op_report reset_op_report get_amp_supported_dtype nvtx profiler
     BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
     ShortTensor
 """.split()
@@ -66,60 +66,65 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
                 yield module, name, getattr(fl, name)
     for name in _SAME_MEMORY_NAME:
         yield cuda.memory, name, getattr(fl.memory, name)
+    # The classes of storages, which torch.set_default_tensor_type looks for under the type's own name.
+    for name in vars(cuda):
+        if name.endswith("Storage") and not name.startswith("_"):
+            yield fl, name, getattr(cuda, name)
     # torch.load and torch.nn.parallel ask for indices here, and get None for "cuda" otherwise.
     yield cuda._utils, "_get_device_index", fl._utils._get_device_index
     yield cuda, "_get_device_index", fl._utils._get_device_index
     yield cuda.memory, "_get_device_index", fl._utils._get_device_index
+    # PyTorch without CUDA has no functions below torch.cuda.comm, which nn.DataParallel uses too.
+    for name in ("_broadcast", "_broadcast_out", "_broadcast_coalesced", "_scatter", "_scatter_out",
+                 "_gather", "_gather_out"):  # fmt: skip
+        yield torch._C, name, getattr(comm, name)
+    # Marks for NVIDIA's profilers: as on a machine where none is attached.
+    yield cuda.nvtx, "_nvtx", _Ranges()
+    yield cuda.profiler, "start", _nothing
+    yield cuda.profiler, "stop", _nothing
     # torch.nn.RNN asks for each of its weights, and the answer is no with a warning that cuDNN is missing.
     yield torch.backends.cudnn, "is_acceptable", _cudnn_is_acceptable
-    # Compares with the device type CUDA in C++, which an fl tensor is not.
-    yield torch.Tensor, "is_cuda", property(_tensor_is_cuda)
-    # Goes to the device type CUDA in C++.  nn.Module.cuda calls it for each parameter.
-    yield torch.Tensor, "cuda", _tensor_cuda
-    # Looks for the storage of a tensor without one, unless its device is called fl.
-    yield torch.Tensor, "__deepcopy__", _tensor_deepcopy
     # Predicts strides of cuFFT's, cuSOLVER's and cuDNN's results for whatever is called "cuda".
     yield torch._meta_registrations, "device_hint", _device_hint
+
+
+class _Ranges:
+    """What torch.cuda.nvtx calls: depths are counted, for each thread, and nothing is marked."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def _move(self, by: int) -> int:
+        before = getattr(self._local, "depth", 0)
+        self._local.depth = max(before + by, 0)
+        return min(before, before + by)
+
+    def rangePushA(self, message: str) -> int:
+        return self._move(1)
+
+    def rangePop(self) -> int:
+        return self._move(-1)
+
+    def rangeStartA(self, message: str) -> int:
+        return 0
+
+    def rangeEnd(self, range_id: int) -> None: ...
+
+    def markA(self, message: str) -> None: ...
+
+    def deviceRangeStart(self, message: str, stream: int) -> object:
+        return self
+
+    def deviceRangeEnd(self, handle: object, stream: int) -> None: ...
+
+
+def _nothing() -> None:
+    """torch.cuda.profiler.start and stop: there is no profiler of NVIDIA's to tell."""
 
 
 def _cudnn_is_acceptable(tensor: torch.Tensor) -> bool:
     """Whether cuDNN takes the tensor: never; recurrent layers run on the chip without it."""
     return False
-
-
-def _tensor_is_cuda(self: torch.Tensor) -> bool:
-    """Whether the tensor is on a device."""
-    return self.device.type == "cuda"
-
-
-def _tensor_cuda(
-    self: torch.Tensor,
-    device: Any = None,
-    non_blocking: bool = False,
-    memory_format: torch.memory_format = torch.preserve_format,
-) -> torch.Tensor:
-    """A copy on the device, or the tensor itself when it is there; by default the current device."""
-    if device is None and self.device.type == "cuda":
-        return self
-    target = torch.device("fl", device_index(device))
-    return self.to(target, non_blocking=non_blocking, memory_format=memory_format)
-
-
-def _tensor_deepcopy(self: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
-    """PyTorch's own copy.deepcopy; compressed sparse tensors on a device are cloned, as with the view off."""
-    theirs = id(self) in memo or not self.is_leaf or type(self) is not torch.Tensor
-    if theirs or self.layout not in _COMPRESSED or self.device.type != "cuda":
-        return _torch_deepcopy(self, memo)
-    with torch.no_grad():
-        clone = self.clone().requires_grad_(self.requires_grad)
-        clone.grad = copy.deepcopy(self.grad, memo)
-    clone.__dict__ = copy.deepcopy(self.__dict__, memo)
-    memo[id(self)] = clone
-    return clone
-
-
-_torch_deepcopy = torch.Tensor.__deepcopy__
-_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 def _device_hint(tensor: Any) -> str:
@@ -151,6 +156,7 @@ def enable() -> None:
             _saved.append((owner, name, vars(owner).get(name, _ABSENT)))
             setattr(owner, name, value)
         _native.cuda_view_enable()
+        _name_methods("cuda")
     except BaseException:
         _restore()
         raise
@@ -160,7 +166,21 @@ def disable() -> None:
     """Switch the view off: torch.cuda is PyTorch's own again, and devices are called fl."""
     if is_enabled():
         _native.cuda_view_disable()
+        _name_methods("fl")
         _restore()
+
+
+def _name_methods(name: str) -> None:
+    """Let what PyTorch generated for fl (Tensor.fl, Tensor.is_fl, …) look for the device's name of now."""
+    owners = (torch.Tensor, torch.nn.Module, torch.nn.utils.rnn.PackedSequence,
+              torch.storage._StorageBase, torch.storage.TypedStorage)  # fmt: skip
+    for owner in owners:
+        for attribute in ("fl", "is_fl"):
+            method = vars(owner).get(attribute)
+            method = getattr(method, "fget", method)
+            if method is not None and "custom_backend_name" in method.__code__.co_freevars:
+                place = method.__code__.co_freevars.index("custom_backend_name")
+                method.__closure__[place].cell_contents = name
 
 
 def _restore() -> None:

@@ -1,14 +1,19 @@
 // PyTorch parses every device string in one exported function of libc10, the
-// constructor c10::Device(const std::string&), and prints every device name in
-// another, c10::DeviceTypeName.  Both are called through import slots (GOT
+// constructor c10::Device(const std::string&), and takes the name of this device
+// type, wherever it prints or compares it, from another,
+// c10::get_privateuse1_backend.  Both are called through import slots (GOT
 // entries) of the libraries that use them, so pointing those slots at functions
 // here changes every API of PyTorch at once, replaces no attribute of torch,
 // and costs nothing for each operator: one comparison a parsed string.
+//
+// Four more functions are asked for the device type CUDA by number, where no
+// name is parsed: torch.is_autocast_enabled() and its like mean CUDA's autocast.
 //
 // The slots are found by the symbols' names.  Where a PyTorch version has no
 // such symbol, nothing is patched and cuda_view_missing() names it.
 #include "bridge/cuda_view.h"
 
+#include <ATen/autocast_mode.h>
 #include <c10/core/Device.h>
 #include <c10/core/DeviceType.h>
 #include <torch/csrc/utils/pybind.h>
@@ -19,6 +24,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <cstring>
@@ -27,6 +33,7 @@
 #include <vector>
 
 #include "bridge/bridge.h"
+#include "chip/visible.h"
 
 namespace fl::bridge {
 namespace {
@@ -119,23 +126,41 @@ struct Library {
   }
 };
 
+// ----------------------------------------------------------------- the hooks
+
 void parse_device(c10::Device* self, const std::string& text);
-std::string print_device_type(c10::DeviceType type, bool lower_case);
+std::string backend_name(bool lower_case);
+bool is_autocast_enabled(c10::DeviceType type);
+void set_autocast_enabled(c10::DeviceType type, bool enabled);
+ScalarType get_autocast_dtype(c10::DeviceType type);
+void set_autocast_dtype(c10::DeviceType type, ScalarType dtype);
 
-// ------------------------------------------------------------- the two hooks
+enum { kParse, kName, kIsAutocastEnabled, kSetAutocastEnabled, kGetAutocastDtype, kSetAutocastDtype, kHooks };
 
-Hook& parse_hook() {
-  static Hook hook{"_ZN3c106DeviceC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
-                   reinterpret_cast<void*>(&parse_device)};
-  return hook;
+template <class F>
+void* address(F* function) {
+  return reinterpret_cast<void*>(function);
 }
-Hook& print_hook() {
-  static Hook hook{"_ZN3c1014DeviceTypeNameB5cxx11ENS_10DeviceTypeEb",
-                   reinterpret_cast<void*>(&print_device_type)};
-  return hook;
+
+// Never destroyed: PyTorch parses device strings while the process exits.
+std::array<Hook, kHooks>& hooks() {
+  static auto& table = *new std::array<Hook, kHooks>{{
+      {"_ZN3c106DeviceC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", address(&parse_device)},
+      {"_ZN3c1023get_privateuse1_backendB5cxx11Eb", address(&backend_name)},
+      {"_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE", address(&is_autocast_enabled)},
+      {"_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb", address(&set_autocast_enabled)},
+      {"_ZN2at8autocast18get_autocast_dtypeEN3c1010DeviceTypeE", address(&get_autocast_dtype)},
+      {"_ZN2at8autocast18set_autocast_dtypeEN3c1010DeviceTypeENS1_10ScalarTypeE",
+       address(&set_autocast_dtype)},
+  }};
+  return table;
 }
-using ParseFn = void (*)(c10::Device*, const std::string&);
-using PrintFn = std::string (*)(c10::DeviceType, bool);
+
+// PyTorch's own function behind a hook.
+template <class F>
+F* original(int hook) {
+  return reinterpret_cast<F*>(hooks()[hook].original);
+}
 
 std::mutex& patch_lock() {
   static std::mutex& lock = *new std::mutex;
@@ -155,8 +180,8 @@ unsigned long long libraries_loaded() {
   return adds;
 }
 
-// One pass for both hooks: the cost is reading symbols' names, so those that a library defines itself, which
-// are most, are passed over; libc10 alone defines these two.
+// One pass for all hooks: the cost is reading symbols' names, so those that a library defines itself, which
+// are most, are passed over, except in libc10, which calls its own through slots.
 void patch_library(const dl_phdr_info& info, const Library& library) {
   for (int t = 0; t < 2; ++t) {
     for (size_t i = 0; library.tables[t] && i < library.counts[t]; ++i) {
@@ -166,12 +191,12 @@ void patch_library(const dl_phdr_info& info, const Library& library) {
       const ElfW(Sym) & symbol = library.symbols[ELF64_R_SYM(entry.r_info)];
       if (symbol.st_shndx != SHN_UNDEF && !library.is_c10) continue;
       const char* name = library.names + symbol.st_name;
-      for (Hook* hook : {&parse_hook(), &print_hook()}) {
-        if (!hook->on || strcmp(name, hook->symbol) != 0) continue;
+      for (Hook& hook : hooks()) {
+        if (!hook.on || strcmp(name, hook.symbol) != 0) continue;
         void** slot = reinterpret_cast<void**>(info.dlpi_addr + entry.r_offset);
-        if (*slot == hook->replacement) continue;
-        hook->slots.push_back({slot, *slot});
-        write_slot(slot, hook->replacement);
+        if (*slot == hook.replacement) continue;
+        hook.slots.push_back({slot, *slot});
+        write_slot(slot, hook.replacement);
       }
     }
   }
@@ -196,27 +221,26 @@ void patch_new_libraries() {
 }
 
 bool available(Hook& hook) {
-  if (!hook.original) hook.original = dlsym(RTLD_DEFAULT, hook.symbol);
-  if (!hook.original) {
-    // Python loads PyTorch's libraries with local scope, where RTLD_DEFAULT does not look.
+  // Through this library, which links PyTorch's: Python loads them with local scope, where RTLD_DEFAULT does
+  // not look.
+  static void* const self = [] {
     Dl_info where{};
-    if (dladdr(reinterpret_cast<void*>(&c10::get_privateuse1_backend), &where) && where.dli_fname) {
-      void* c10 = dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-      if (c10) hook.original = dlsym(c10, hook.symbol);
-    }
-  }
+    dladdr(reinterpret_cast<void*>(&bind_cuda_view), &where);
+    return where.dli_fname ? dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : nullptr;
+  }();
+  if (!hook.original && self) hook.original = dlsym(self, hook.symbol);
   return hook.original != nullptr;
 }
 
-void switch_on(std::initializer_list<Hook*> hooks) {
+void switch_on(std::initializer_list<int> which) {
   bool change = false;
-  for (Hook* hook : hooks) {
-    TORCH_CHECK(available(*hook), "torch-fl: this PyTorch has no ", hook->symbol,
+  for (int i : which) {
+    TORCH_CHECK(available(hooks()[i]), "torch-fl: this PyTorch has no ", hooks()[i].symbol,
                 ", which device names need");
-    change |= !hook->on;
+    change |= !hooks()[i].on;
   }
   if (!change) return;
-  for (Hook* hook : hooks) hook->on = true;
+  for (int i : which) hooks()[i].on = true;
   patch_all();
 }
 
@@ -257,7 +281,7 @@ void parse_device(c10::Device* self, const std::string& text) {
   std::string_view name;
   int index = -1;
   if (split(text, name, index)) {
-    if ((name == "cuda" && view_on.load(std::memory_order_relaxed)) || name == "fl") {
+    if ((name == "cuda" && cuda_view_is_on()) || name == "fl") {
       *self = fl_device(text, index);
       return;
     }
@@ -271,26 +295,51 @@ void parse_device(c10::Device* self, const std::string& text) {
       }
     }
   }
-  reinterpret_cast<ParseFn>(parse_hook().original)(self, text);
+  original<void(c10::Device*, const std::string&)>(kParse)(self, text);
 }
 
-std::string print_device_type(c10::DeviceType type, bool lower_case) {
-  if (type == kDevice && view_on.load(std::memory_order_relaxed)) return lower_case ? "cuda" : "CUDA";
-  return reinterpret_cast<PrintFn>(print_hook().original)(type, lower_case);
+std::string backend_name(bool lower_case) {
+  if (cuda_view_is_on()) return lower_case ? "cuda" : "CUDA";
+  return original<std::string(bool)>(kName)(lower_case);
+}
+
+// In code that means CUDA's autocast by the type's number.
+c10::DeviceType seen(c10::DeviceType type) {
+  return type == c10::DeviceType::CUDA && cuda_view_is_on() ? kDevice : type;
+}
+
+bool is_autocast_enabled(c10::DeviceType type) {
+  return original<bool(c10::DeviceType)>(kIsAutocastEnabled)(seen(type));
+}
+void set_autocast_enabled(c10::DeviceType type, bool enabled) {
+  original<void(c10::DeviceType, bool)>(kSetAutocastEnabled)(seen(type), enabled);
+}
+ScalarType get_autocast_dtype(c10::DeviceType type) {
+  return original<ScalarType(c10::DeviceType)>(kGetAutocastDtype)(seen(type));
+}
+void set_autocast_dtype(c10::DeviceType type, ScalarType dtype) {
+  original<void(c10::DeviceType, ScalarType)>(kSetAutocastDtype)(seen(type), dtype);
 }
 
 }  // namespace
 
+bool cuda_view_is_on() noexcept { return view_on.load(std::memory_order_relaxed); }
+
 void bind_cuda_view(pybind11::module& m) {
+  // Asked when the devices are found: scripts set it after import torch.
+  set_index_choice("CUDA_VISIBLE_DEVICES", []() -> std::optional<std::string> {
+    const char* text = cuda_view_is_on() ? getenv("CUDA_VISIBLE_DEVICES") : nullptr;
+    return text ? std::optional<std::string>(text) : std::nullopt;
+  });
   m.def(
-      "device_names_enable", [] { switch_on({&parse_hook()}); },
+      "device_names_enable", [] { switch_on({kParse}); },
       "Make chip names such as \"sim:1\" device strings.");
   m.def(
       "cuda_view_missing",
       [] {
         std::vector<std::string> missing;
-        for (Hook* hook : {&parse_hook(), &print_hook()}) {
-          if (!available(*hook)) missing.emplace_back(hook->symbol);
+        for (Hook& hook : hooks()) {
+          if (!available(hook)) missing.emplace_back(hook.symbol);
         }
         return missing;
       },
@@ -298,20 +347,31 @@ void bind_cuda_view(pybind11::module& m) {
   m.def(
       "cuda_view_enable",
       [] {
-        switch_on({&parse_hook(), &print_hook()});
+        switch_on(
+            {kParse, kName, kIsAutocastEnabled, kSetAutocastEnabled, kGetAutocastDtype, kSetAutocastDtype});
+        hook_cuda_objects();
         view_on = true;
+        show_cuda_types(true);
+        profile_as_cuda(true);
       },
       "Give fl devices the name \"cuda\", parsed and printed.");
   m.def(
       "cuda_view_disable",
       [] {
         view_on = false;
-        switch_off(print_hook());
+        show_cuda_types(false);
+        profile_as_cuda(false);
+        for (int i = kName; i < kHooks; ++i) switch_off(hooks()[i]);
       },
       "Give fl devices their own name again.");
-  m.def("cuda_view_is_enabled", [] { return view_on.load(); });
+  m.def("cuda_view_is_enabled", &cuda_view_is_on);
   m.def(
-      "cuda_view_slots", [] { return parse_hook().slots.size() + print_hook().slots.size(); },
+      "cuda_view_slots",
+      [] {
+        size_t n = 0;
+        for (const Hook& hook : hooks()) n += hook.slots.size();
+        return n;
+      },
       "How many import slots are patched.");
 }
 

@@ -15,4 +15,16 @@ namespace fl::bridge {
 // and cuda_view_missing to the module.
 void bind_cuda_view(pybind11::module& module);
 
+bool cuda_view_is_on() noexcept;
+
+// What compares with the device type CUDA in C (cuda_view_objects.cpp): from the first call on,
+// Tensor.is_cuda, Tensor.cuda and Tensor.type, and x.cuda() in TorchScript, ask cuda_view_is_on() as well.
+void hook_cuda_objects();
+
+// torch.cuda.FloatTensor and its like are types of fl tensors (or CUDA's again).
+void show_cuda_types(bool as_ours);
+
+// ProfilerActivity.CUDA measures fl's streams (profiler_events.cpp), or what it measured before.
+void profile_as_cuda(bool on);
+
 }  // namespace fl::bridge

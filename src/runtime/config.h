@@ -9,8 +9,8 @@
 namespace fl {
 
 // X(name, ENVIRONMENT, default, allowed, sentence)
-//   allowed: "a|b|c" a choice; "int>=0", "float>=0", "float 0..1", "text", "bool"; "names" and "paths" are lists,
-//   separated by ',' and ':' in the environment
+//   allowed: "a|b|c" a choice; "int>=0", "float>=0", "float 0..1", "text", "bool"; "names" and "paths" are
+//   lists, separated by ',' and ':' in the environment
 #define FL_SETTINGS(X)                                                                                       \
   X(device, "FL_DEVICE", "", "text",                                                                         \
     "the device that cuda, cuda:0 and fl:0 mean, such as sim:1; empty: the first")                           \
