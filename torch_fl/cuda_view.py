@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -44,7 +43,7 @@ _SAME_NAME = """
     caching_allocator_disabled change_current_allocator
     get_rng_state set_rng_state get_rng_state_all set_rng_state_all _set_rng_state_offset
     _get_rng_state_offset manual_seed manual_seed_all seed seed_all initial_seed default_generators
-    _get_generator _initialized op_report reset_op_report get_amp_supported_dtype nvtx profiler
+    _get_generator _initialized op_report reset_op_report get_amp_supported_dtype
     BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
     ShortTensor
 """.split()
@@ -78,48 +77,14 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     for name in ("_broadcast", "_broadcast_out", "_broadcast_coalesced", "_scatter", "_scatter_out",
                  "_gather", "_gather_out"):  # fmt: skip
         yield torch._C, name, getattr(comm, name)
-    # Marks for NVIDIA's profilers: as on a machine where none is attached.
-    yield cuda.nvtx, "_nvtx", _Ranges()
-    yield cuda.profiler, "start", _nothing
-    yield cuda.profiler, "stop", _nothing
+    # Scripts take these modules' functions out of them.
+    for theirs, ours in ((cuda.nvtx, fl.nvtx), (cuda.profiler, fl.profiler)):
+        for name in ours.__all__:
+            yield theirs, name, getattr(ours, name)
     # torch.nn.RNN asks for each of its weights, and the answer is no with a warning that cuDNN is missing.
     yield torch.backends.cudnn, "is_acceptable", _cudnn_is_acceptable
     # Predicts strides of cuFFT's, cuSOLVER's and cuDNN's results for whatever is called "cuda".
     yield torch._meta_registrations, "device_hint", _device_hint
-
-
-class _Ranges:
-    """What torch.cuda.nvtx calls: depths are counted, for each thread, and nothing is marked."""
-
-    def __init__(self) -> None:
-        self._local = threading.local()
-
-    def _move(self, by: int) -> int:
-        before = getattr(self._local, "depth", 0)
-        self._local.depth = max(before + by, 0)
-        return min(before, before + by)
-
-    def rangePushA(self, message: str) -> int:
-        return self._move(1)
-
-    def rangePop(self) -> int:
-        return self._move(-1)
-
-    def rangeStartA(self, message: str) -> int:
-        return 0
-
-    def rangeEnd(self, range_id: int) -> None: ...
-
-    def markA(self, message: str) -> None: ...
-
-    def deviceRangeStart(self, message: str, stream: int) -> object:
-        return self
-
-    def deviceRangeEnd(self, handle: object, stream: int) -> None: ...
-
-
-def _nothing() -> None:
-    """torch.cuda.profiler.start and stop: there is no profiler of NVIDIA's to tell."""
 
 
 def _cudnn_is_acceptable(tensor: torch.Tensor) -> bool:
