@@ -50,21 +50,13 @@ class Formulas {
       Expr size{&b, b.scalar(d, type)}, c{&b, b.load(d, memory, type)};
       last_[d] = size - one_;
       // The input's points are areas: -1 and 1 are the centres, or the edges, of the outermost.
-      scale_[d] = rounded((s.align_corners ? last_[d] : size) * half_, memory);
-      Expr away = rounded(rounded(c + one_, memory) * scale_[d], memory);
-      unnormalized_[d] = s.align_corners ? away : rounded(away - half_, memory);
+      scale_[d] = (s.align_corners ? last_[d] : size) * half_;
+      Expr away = (c + one_) * scale_[d];
+      unnormalized_[d] = s.align_corners ? away : away - half_;
       span_[d] = s.align_corners ? last_[d] : size;
       at_[d] = s.mode == Interpolation::Bicubic ? unnormalized_[d] : padded(unnormalized_[d], d);
       base_[d] = s.mode == Interpolation::Nearest ? round(at_[d]) : apply(FL_OP_FLOOR, at_[d]);
     }
-  }
-
-  // Rounds to the half types' precision: a coordinate's rounding decides which points
-  // are taken, and PyTorch's CPU computes coordinates in the grid's own type.
-  static Expr rounded(Expr x, uint8_t memory) {
-    if (memory != FL_F16 && memory != FL_BF16) return x;
-    Expr high = x * (memory == FL_F16 ? 0x1p13 + 1 : 0x1p16 + 1);
-    return high - (high - x);
   }
 
   // The tap's number among the input's points; 0 where it lies outside.
@@ -175,7 +167,7 @@ class Formulas {
 
 struct Problem {
   Sampler sampler;
-  ScalarType type;                   // what is computed in
+  ScalarType type;                   // what is computed in: F32 for halves, in which a coordinate has no room
   Tensor grid;                       // [N, P, axes]
   int64_t points, inputs;            // P, and how many points the input has
   std::array<fl_scalar, 6> scalars;  // sizes, then strides, of the components' axes
@@ -224,13 +216,6 @@ bool compute_taps(Call& call, Problem& p) {
       if (!over_grid(call, p, program, outputs)) return false;
     }
   return true;
-}
-
-// PyTorch's CPU rounds a half at each step, which for a cubic, and for every gradient of the grid, is far
-// from what F32 gives.
-bool rounds_each_step(const Tensor& input, int64_t mode, bool backward) {
-  return at::isReducedFloatingType(input.scalar_type()) &&
-         (backward || static_cast<Interpolation>(mode) == Interpolation::Bicubic);
 }
 
 std::optional<Problem> problem_of(Call& call, const Tensor& input, const Tensor& grid, int64_t mode,
@@ -379,11 +364,9 @@ Tensor forward(const Tensor& input, const Tensor& grid, int64_t mode, int64_t pa
   Tensor out = at::empty(sizes, input.options());
   if (out.numel() == 0) return out;
   Call call(op, input);
-  if (!rounds_each_step(input, mode, false)) {
-    call.composed();
-    auto p = problem_of(call, input, grid, mode, padding, align_corners);
-    if (p && sample(call, *p, input, out)) return out;
-  }
+  call.composed();
+  auto p = problem_of(call, input, grid, mode, padding, align_corners);
+  if (p && sample(call, *p, input, out)) return out;
   if constexpr (axes == 2)
     return fallback<ATEN_OP(grid_sampler_2d)>(input, grid, mode, padding, align_corners);
   else return fallback<ATEN_OP(grid_sampler_3d)>(input, grid, mode, padding, align_corners);
@@ -423,10 +406,8 @@ std::tuple<Tensor, Tensor> backward(const Tensor& grad, const Tensor& input, con
     if (p->type != grid.scalar_type()) copy_step(grad_grid, to.view(grid.sizes()));
     return true;
   };
-  if (!rounds_each_step(input, mode, true)) {
-    call.composed();
-    if (run()) return {grad_input, grad_grid};
-  }
+  call.composed();
+  if (run()) return {grad_input, grad_grid};
   if constexpr (axes == 2)
     return fallback<ATEN_OP(grid_sampler_2d_backward)>(grad, input, grid, mode, padding, align_corners,
                                                        wanted);
