@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
-from family import check, no_fallback, tensor, to_device
+from family import DEVICE, check, no_fallback, tensor, to_device
 
 
 def run(
@@ -118,6 +118,17 @@ def test_errors():
         F.conv2d(to_device(tensor(1, 4, 2, 2)), to_device(tensor(2, 4, 3, 3)))
     with pytest.raises(RuntimeError, match="same device"):
         F.conv2d(to_device(tensor(1, 4, 8, 8)), tensor(2, 4, 3, 3))
+
+
+@pytest.mark.parametrize("device", ["meta", DEVICE])
+def test_transposed_output_too_small(device):
+    # As the meta device: along some dimensions an output may be empty, not along all.
+    x, w = tensor(2, 3, 4, 2).to(device), tensor(3, 2, 2, 1).to(device)
+    assert F.conv_transpose2d(x, w, padding=1).shape == (2, 2, 3, 0)
+    for size, kernel, padding in (((2,), (1,), 1), ((4,), (1,), 2), ((2, 2), (1, 1), 1), ((4, 1), (2, 1), 1)):
+        f = (F.conv_transpose1d, F.conv_transpose2d)[len(size) - 1]
+        with pytest.raises(RuntimeError, match="Output size is too small|negative dimension"):
+            f(tensor(2, 3, *size).to(device), tensor(3, 2, *kernel).to(device), padding=padding)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])

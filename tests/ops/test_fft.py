@@ -116,6 +116,15 @@ def test_short_time_transforms():
                                 window=torch.ones(64, device=t.device)), x)  # fmt: skip
 
 
+@pytest.mark.parametrize("offset", [1, 2, 3])
+def test_a_real_operand_may_begin_anywhere(offset):
+    # Even lines are taken as complex numbers of two neighbours, which begin at even places only.
+    x = tensor(40 + offset)[offset:].view(5, 8)
+    with no_fallback():
+        for f in (torch.fft.rfft, torch.fft.ihfft, torch.fft.fft, torch.fft.rfft2):
+            check(f, x)
+
+
 def test_second_device():
     check(torch.fft.fft2, tensor(3, 100, dtype=torch.complex64), device="fl:1")
 

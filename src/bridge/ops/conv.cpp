@@ -62,9 +62,13 @@ at::DimVector output_sizes(const Tensor& x, const Tensor& w, const Geometry& g) 
                   ". Kernel size can't be greater than actual input size");
       sizes.push_back(room / g.stride[d] + 1);
     }
-    TORCH_CHECK(sizes.back() >= 0, "convolution of input ", x.sizes(), " with weight ", w.sizes(),
-                " gives a negative output size");
   }
+  // As PyTorch: an output may be empty along some dimensions, not along all.
+  IntArrayRef spatial = IntArrayRef(sizes).slice(2);
+  TORCH_CHECK(std::any_of(spatial.begin(), spatial.end(), [](int64_t n) { return n > 0; }) &&
+                  std::all_of(spatial.begin(), spatial.end(), [](int64_t n) { return n >= 0; }),
+              "Given input size per channel: ", x.sizes().slice(2),
+              ". Calculated output size per channel: ", spatial, ". Output size is too small");
   return sizes;
 }
 

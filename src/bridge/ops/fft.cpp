@@ -220,7 +220,9 @@ bool packed_forward(Call& call, const Tensor& self, const Tensor& half, double s
   at::DimVector sizes(self.sizes());
   sizes.back() = m;
   sizes.push_back(2);
-  Tensor z = at::view_as_complex(self.contiguous().view(sizes));
+  Tensor whole = self.contiguous();
+  if (whole.storage_offset() % 2) whole = whole.clone();  // pairs begin at even places
+  Tensor z = at::view_as_complex(whole.view(sizes));
   Tensor spectrum = empty_like(self, half.sizes(), half.scalar_type()), body = spectrum.narrow(-1, 0, m);
   if (!transform_dim(call, z, body, self.dim() - 1, scale, false)) return false;
   Tensor pairs = at::view_as_real(spectrum);
