@@ -14,6 +14,7 @@
 #include "bridge/generator.h"
 #include "bridge/sync_debug.h"
 #include "runtime/capture.h"
+#include "runtime/index_error.h"
 
 namespace fl::bridge {
 
@@ -394,7 +395,7 @@ void Call::fail(fl_status status, const fl_tensor* const* tensors, int n_tensors
     separator = ", ";
   }
   text << ")";
-  rethrow_as_torch(Error(status, text.str()));
+  rethrow_as_torch(Error(error_status(op_, status), text.str()));
 }
 
 }  // namespace fl::bridge

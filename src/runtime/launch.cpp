@@ -5,6 +5,7 @@
 
 #include "chip/error.h"
 #include "runtime/config.h"
+#include "runtime/index_error.h"
 #include "runtime/launch_record.h"
 
 namespace fl {
@@ -41,6 +42,7 @@ constexpr uint64_t kRun = 16;  // tags that a thread takes at once; 0 is no tag
 alignas(64) constinit std::atomic<uint64_t> last_tag{kRun};
 
 constinit std::atomic<Op*> ops{nullptr};
+constinit std::atomic<InvalidIndexOp*> invalid_index_ops{nullptr};
 constinit std::atomic<const char* (*)()> line_finder{nullptr};
 
 // The header half word of a tensor; bits 16… mark the record's end and cuts.
@@ -135,6 +137,13 @@ Op::Op(const char* text) : name(text), next(ops.load(std::memory_order_relaxed))
   }
 }
 
+InvalidIndexOp::InvalidIndexOp(const char* text)
+    : Op(text), next_invalid(invalid_index_ops.load(std::memory_order_relaxed)) {
+  while (!invalid_index_ops.compare_exchange_weak(next_invalid, this, std::memory_order_release,
+                                                  std::memory_order_relaxed)) {
+  }
+}
+
 Op* first_op() noexcept { return ops.load(std::memory_order_acquire); }
 
 Op& find_op(const std::string& name) {
@@ -223,6 +232,18 @@ std::string describe_last_launches(const Stream& stream, int n) {
     --n;
   }
   return text;
+}
+
+fl_status error_status(const Op& op, fl_status fault) noexcept {
+  if (fault != FL_INDEX_OUT_OF_RANGE) return fault;
+  for (const InvalidIndexOp* o = invalid_index_ops.load(std::memory_order_acquire); o; o = o->next_invalid)
+    if (o == &op) return FL_INVALID;
+  return fault;
+}
+
+fl_status error_status(uint64_t tag, fl_status fault) noexcept {
+  Copy c;
+  return read(tag, c) ? error_status(*c.op, fault) : fault;
 }
 
 std::string line_hint(uint64_t tag) {

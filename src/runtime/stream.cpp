@@ -12,6 +12,7 @@
 #include "chip/error.h"
 #include "runtime/capture.h"
 #include "runtime/config.h"
+#include "runtime/index_error.h"
 #include "runtime/launch.h"
 #include "runtime/stream_queries.h"
 
@@ -85,7 +86,7 @@ Error take_faults(Stream& s, fl_status status) {
   text += " in " + describe_launch(first.tag);
   if (!first.tag) text += " on " + name_of(s);
   if (faults > 1) text += " (and " + std::to_string(faults - 1) + " later faults on this stream)";
-  return Error(first.status, text + line_hint(first.tag));
+  return Error(error_status(first.tag, first.status), text + line_hint(first.tag));
 }
 
 Error timed_out(const Stream& s, const std::string& what) {

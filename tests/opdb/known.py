@@ -79,12 +79,6 @@ EXCEPTIONS: list[tuple[str, str, tuple | None, str]] = [
     ),
     ("test_conj_and_neg", "native_batch_norm", HALVES, AS_CUDA + "saved statistics of halves are float32"),
     (
-        "test_errors",
-        "gather|scatter|scatter_add",
-        None,
-        "the device finds a wrong index, and all of these are an IndexError",
-    ),
-    (
         "test_fake_tensors",
         "native_batch_norm|_native_batch_norm_legit",
         None,

@@ -39,6 +39,6 @@ def test_frequent_rows_add_up_in_float32():
 
 def test_out_of_range_raises():
     w = to_device(tensor(10, 4))
-    with pytest.raises((IndexError, RuntimeError), match="index|range|bounds"):
+    with pytest.raises(IndexError, match="index 10 is out of bounds"):
         F.embedding(to_device(torch.tensor([10])), w).cpu()
     assert F.embedding(to_device(torch.tensor([9])), w).cpu().shape == (1, 4)

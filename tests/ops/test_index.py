@@ -137,21 +137,43 @@ def test_along_one_dimension(dtype):
     check(torch.index_select, tensor(3, 4, dtype=dtype), 0, torch.zeros(0, dtype=torch.int64))
 
 
-@pytest.mark.parametrize(
-    "f",
-    [
-        lambda x, i: x[i],
-        lambda x, i: x.index_select(0, i),
-        lambda x, i: x.gather(0, i.view(-1, 1)),
-        lambda x, i: x.clone().index_put_((i,), torch.ones((), device=x.device)),
-        lambda x, i: x.take(i * 100),
-    ],
-)
-@pytest.mark.parametrize("bad", [3, -4])
-def test_out_of_range_raises(f, bad):
+WRONG_INDEX = {
+    "index": lambda x, i: x[i],
+    "index_select": lambda x, i: x.index_select(0, i),
+    "index_put": lambda x, i: x.index_put((i,), torch.ones((), device=x.device)),
+    "index_put_accumulate": lambda x, i: x.index_put((i,), x[:1], accumulate=True),
+    "index_fill": lambda x, i: x.index_fill(0, i, 2.0),
+    "index_copy": lambda x, i: x.index_copy(0, i, x[:2]),
+    "index_add": lambda x, i: x.index_add(0, i, x[:2]),
+    "index_add_vector": lambda x, i: x[:, 0].index_add(0, i, x[:2, 0]),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, x[:2], "prod"),
+    "index_reduce_without_self": lambda x, i: x.index_reduce(0, i, x[:2], "mean", include_self=False),
+    "take": lambda x, i: x.take(i * 100),
+    "put": lambda x, i: x.put(i * 100, x[0, :2]),
+    "gather": lambda x, i: x.gather(0, i.view(-1, 1)),
+    "gather_number": lambda x, i: x[0, 0].gather(0, i[1]),
+    "scatter": lambda x, i: x.scatter(0, i.view(-1, 1), x[:2, :1]),
+    "scatter_value": lambda x, i: x.scatter(0, i.view(-1, 1), 2.0),
+    "scatter_add_mode": lambda x, i: x.scatter(0, i.view(-1, 1), x[:2, :1], reduce="add"),
+    "scatter_multiply_value": lambda x, i: x.scatter(0, i.view(-1, 1), 2.0, reduce="multiply"),
+    "scatter_add": lambda x, i: x.scatter_add(0, i.view(-1, 1), x[:2, :1]),
+    "scatter_add_half": lambda x, i: x.half().scatter_add(0, i.view(-1, 1), x[:2, :1].half()),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i.view(-1, 1), x[:2, :1], "prod"),
+    "scatter_reduce_without_self": lambda x, i: x.scatter_reduce(
+        0, i.view(-1, 1), x[:2, :1], "amax", include_self=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_INDEX)
+@pytest.mark.parametrize("bad", [9, -9])
+def test_a_wrong_index_is_the_cpus_error(name, bad):
+    f, index = WRONG_INDEX[name], torch.tensor([0, bad])
+    with pytest.raises((IndexError, RuntimeError)) as expected:
+        f(tensor(3, 4), index)
     x = to_device(tensor(3, 4))
-    with pytest.raises((IndexError, RuntimeError), match="index|range|bounds"):
-        f(x, to_device(torch.tensor([0, bad]))).cpu()
+    with pytest.raises(expected.type, match=f"index {bad}(00)? is out of bounds for dimension size (1|3|12)"):
+        f(x, to_device(index)).cpu()
     assert_same(x + 1, tensor(3, 4) + 1)  # the stream goes on
 
 

@@ -86,7 +86,7 @@ def test_embedding_bag_edges():
         rtol=1e-4,
         atol=1e-4,
     )
-    with pytest.raises((IndexError, RuntimeError)):
+    with pytest.raises(RuntimeError, match="index 10 is out of bounds"):
         F.embedding_bag(to_device(torch.tensor([10])), to_device(w), to_device(torch.tensor([0]))).cpu()
     assert F.embedding_bag(
         to_device(torch.tensor([9])), to_device(w), to_device(torch.tensor([0]))
@@ -107,7 +107,7 @@ def test_embedding_bag_edges():
 )
 def test_embedding_bag_offsets_out_of_range(offsets, last, text, mode, dtype):
     w, i, o = to_device(tensor(10, 7)), to_device(index(4, dtype=dtype)), torch.tensor(offsets, dtype=dtype)
-    with pytest.raises(IndexError, match=f"index {text}.*embedding_bag"):
+    with pytest.raises(RuntimeError, match=f"index {text}.*embedding_bag"):
         F.embedding_bag(i, w, to_device(o), mode=mode, include_last_offset=last)
         torch.fl.synchronize()
     assert F.embedding_bag(i, w, to_device(torch.tensor([0, 4], dtype=dtype)), mode=mode).isfinite().all()

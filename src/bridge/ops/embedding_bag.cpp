@@ -4,6 +4,7 @@
 
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/spmm.h"
+#include "runtime/index_error.h"
 
 namespace fl::bridge {
 namespace {
@@ -132,13 +133,13 @@ Four run(Op& op, const Tensor& weight, const Tensor& indices_in, const Tensor& o
 
 Four embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool, int64_t mode,
                    bool, const std::optional<Tensor>& scale, bool include_last, int64_t padding) {
-  static Op op("aten::_embedding_bag");
+  static InvalidIndexOp op("aten::_embedding_bag");
   return run(op, weight, indices, offsets, mode, scale, include_last, padding, true);
 }
 Four embedding_bag_forward_only(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool,
                                 int64_t mode, bool, const std::optional<Tensor>& scale, bool include_last,
                                 int64_t padding) {
-  static Op op("aten::_embedding_bag_forward_only");
+  static InvalidIndexOp op("aten::_embedding_bag_forward_only");
   return run(op, weight, indices, offsets, mode, scale, include_last, padding, false);
 }
 

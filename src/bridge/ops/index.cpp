@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "bridge/ops/indexing.h"
+#include "runtime/index_error.h"
 
 namespace fl::bridge {
 namespace {
@@ -267,7 +268,7 @@ bool along(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Tens
 }
 
 Tensor& gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad, Tensor& out) {
-  static Op op("aten::gather.out");
+  static InvalidIndexOp op("aten::gather.out");
   Into<at::meta::structured_gather> shape(out);
   shape.meta(self, dim, index, sparse_grad);
   Call call(op, self);
@@ -313,7 +314,7 @@ int mode_of(c10::string_view reduce) {
 
 Tensor& scatter_src_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                         Tensor& out) {
-  static Op op("aten::scatter.src_out");
+  static InvalidIndexOp op("aten::scatter.src_out");
   Into<at::meta::structured_scatter_src> shape(out);
   shape.meta(self, dim, index, src);
   Call call(op, self);
@@ -322,7 +323,7 @@ Tensor& scatter_src_out(const Tensor& self, int64_t dim, const Tensor& index, co
 }
 Tensor& scatter_value_out(const Tensor& self, int64_t dim, const Tensor& index, const at::Scalar& value,
                           Tensor& out) {
-  static Op op("aten::scatter.value_out");
+  static InvalidIndexOp op("aten::scatter.value_out");
   Into<at::meta::structured_scatter_value> shape(out);
   shape.meta(self, dim, index, value);
   Call call(op, self);
@@ -331,7 +332,7 @@ Tensor& scatter_value_out(const Tensor& self, int64_t dim, const Tensor& index, 
 }
 Tensor& scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                            c10::string_view reduce, Tensor& out) {
-  static Op op("aten::scatter.reduce_out");
+  static InvalidIndexOp op("aten::scatter.reduce_out");
   Into<at::meta::structured_scatter_reduce> shape(out);
   shape.meta(self, dim, index, src, reduce);
   Call call(op, self);
@@ -340,7 +341,7 @@ Tensor& scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index,
 }
 Tensor& scatter_value_reduce_out(const Tensor& self, int64_t dim, const Tensor& index,
                                  const at::Scalar& value, c10::string_view reduce, Tensor& out) {
-  static Op op("aten::scatter.value_reduce_out");
+  static InvalidIndexOp op("aten::scatter.value_reduce_out");
   Into<at::meta::structured_scatter_value_reduce> shape(out);
   shape.meta(self, dim, index, value, reduce);
   Call call(op, self);
@@ -349,7 +350,7 @@ Tensor& scatter_value_reduce_out(const Tensor& self, int64_t dim, const Tensor& 
 }
 Tensor& scatter_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                         Tensor& out) {
-  static Op op("aten::scatter_add.out");
+  static InvalidIndexOp op("aten::scatter_add.out");
   Into<at::meta::structured_scatter_add> shape(out);
   shape.meta(self, dim, index, src);
   Call call(op, self);
@@ -357,31 +358,44 @@ Tensor& scatter_add_out(const Tensor& self, int64_t dim, const Tensor& index, co
   return fallback<ATEN_OP2(scatter_add, out)>(self, dim, index, src, out);
 }
 
-Tensor& scatter_reduce_two_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
-                               c10::string_view reduce, bool include_self, Tensor& out) {
-  static Op op("aten::scatter_reduce.two_out");
-  Into<at::meta::structured_scatter_reduce_two> shape(out);
-  shape.meta(self, dim, index, src, reduce, include_self);
-  Call call(op, self);
+// out = self, with src combined into it; without include_self the places that take part begin as if empty.
+// False: the chip cannot; nothing has happened.
+bool reduce_over(Call& call, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                 c10::string_view reduce, bool include_self, Tensor& out) {
   int mode = reduce == "prod"   ? FL_SCATTER_MUL
              : reduce == "amax" ? FL_SCATTER_MAX
              : reduce == "amin" ? FL_SCATTER_MIN
                                 : FL_SCATTER_ADD;
-  if (!scatters(call, mode, out.scalar_type()))
-    return fallback<ATEN_OP2(scatter_reduce, two_out)>(self, dim, index, src, reduce, include_self, out);
+  if (!scatters(call, mode, out.scalar_type())) return false;
   call.composed();
+  auto scatter = [&](int how, const Tensor& from, const Tensor& part, const Tensor& to) {
+    if (!scatter_over(call, how, from, dim, index, part, to))
+      throw_refused(call, "scatter", out.scalar_type());
+  };
   Tensor from = self;
-  if (!include_self) from = self.scatter(dim, index, scatter_identity(mode, self.scalar_type()));
-  if (!scatter_over(call, mode, from, dim, index, at_least_1d(src), out))
-    throw_refused(call, "scatter", out.scalar_type());
+  if (!include_self) {
+    from = at::empty_like(self);
+    scatter(FL_SCATTER_SET, self, value_of(scatter_identity(mode, self.scalar_type()), self), from);
+  }
+  scatter(mode, from, at_least_1d(src), out);
   if (reduce == "mean" && index.numel()) {
     Tensor count = include_self ? at::ones_like(out) : at::zeros_like(out);
-    count.scatter_add_(dim, index, at::ones_like(src));
+    scatter(FL_SCATTER_ADD, count, value_of(1, out), count);
     count.masked_fill_(count == 0, 1);
     if (at::isIntegralType(out.scalar_type(), true)) out.div_(count, "floor");
     else out.div_(count);
   }
-  return out;
+  return true;
+}
+
+Tensor& scatter_reduce_two_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                               c10::string_view reduce, bool include_self, Tensor& out) {
+  static InvalidIndexOp op("aten::scatter_reduce.two_out");
+  Into<at::meta::structured_scatter_reduce_two> shape(out);
+  shape.meta(self, dim, index, src, reduce, include_self);
+  Call call(op, self);
+  if (reduce_over(call, self, dim, index, src, reduce, include_self, out)) return out;
+  return fallback<ATEN_OP2(scatter_reduce, two_out)>(self, dim, index, src, reduce, include_self, out);
 }
 
 // scatter_reduce with one index for each slice.
@@ -392,14 +406,13 @@ Tensor& index_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, c
   Into<at::meta::structured_index_reduce> shape(out);
   shape.meta(self, dim, index, source, reduce, include_self);
   Call call(op, self);
-  call.composed();
   Tensor to = at_least_1d(self), from = at_least_1d(source), result = at_least_1d(out);
   dim = at::maybe_wrap_dim(dim, to.dim());
   at::DimVector sizes(from.dim(), 1);
   sizes[dim] = index.numel();
   Tensor places = index.reshape(sizes).to(at::kLong).expand(from.sizes());
-  at::scatter_reduce_out(result, to, dim, places, from, reduce, include_self);
-  return out;
+  if (reduce_over(call, to, dim, places, from, reduce, include_self, result)) return out;
+  return fallback<ATEN_OP2(index_reduce, out)>(self, dim, index, source, reduce, include_self, out);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -6,6 +6,7 @@
 
 #include "bridge/iterator.h"
 #include "bridge/ops/indexing.h"
+#include "runtime/index_error.h"
 
 namespace fl::bridge {
 namespace {
@@ -93,11 +94,13 @@ bool write(Call& call, int mode, const Tensor& out, int64_t dim, const Tensor& i
 
 Tensor& index_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                       const at::Scalar& alpha, Tensor& out) {
-  static Op op("aten::index_add.out");
+  // The CPU scatters where there are several dimensions, and a wrong index is then scatter's error.
+  static Op flat("aten::index_add.out");
+  static InvalidIndexOp scattered("aten::index_add.out");
   Into<at::meta::structured_index_add> shape(out);
   dim = shape.meta(self, dim, index, source, alpha).dim;
   if (!out.is_same(self)) out.copy_(self);
-  Call call(op, self);
+  Call call(self.dim() > 1 ? scattered : flat, self);
   Tensor part = at_least_1d(alpha.equal(1) ? source : source.mul(alpha));
   if (write(call, FL_SCATTER_ADD, out, dim, index, part, part.sizes())) return out;
   return fallback<ATEN_OP2(index_add, out)>(self, dim, index, source, alpha, out);

@@ -4,6 +4,7 @@
 
 #include "bridge/ops/sparse.h"
 #include "bridge/ops/spmm.h"
+#include "runtime/index_error.h"
 
 namespace fl::bridge::sparse {
 namespace {
@@ -72,7 +73,7 @@ Tensor product_of(Call& call, const Tensor& mat1, const Tensor& mat2) {
 
 Tensor& addmm_out(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const at::Scalar& beta,
                   const at::Scalar& alpha, Tensor& out) {
-  static Op op("aten::addmm");
+  static InvalidIndexOp op("aten::addmm");
   Call call(op, out);
   for (const Tensor* t : {&self, &mat1, &mat2})
     if (t->device() != out.device()) throw_mixed_devices(op, out.device(), t->device());

@@ -80,7 +80,8 @@ Tensor row_begin(const Tensor& rows, int64_t n, ScalarType dtype) {
   Tensor count = at::zeros({n + 1}, rows.options().dtype(at::kLong));
   if (rows.numel()) {
     Tensor index = rows.to(at::kLong);
-    count.narrow(0, 1, n).index_add_(0, index, at::ones(index.sizes(), index.options()));
+    // Not index_add_: a wrong row is a RuntimeError, as of the CPU's products.
+    count.narrow(0, 1, n).scatter_add_(0, index, at::ones(index.sizes(), index.options()));
   }
   return count.cumsum(0).to(dtype);
 }

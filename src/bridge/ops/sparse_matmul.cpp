@@ -3,6 +3,7 @@
 
 #include "bridge/ops/sparse.h"
 #include "bridge/ops/spmm.h"
+#include "runtime/index_error.h"
 
 namespace fl::bridge::sparse {
 
@@ -72,7 +73,7 @@ void check_matrices(const char* name, const Tensor& sparse, const Tensor& dense)
 
 Tensor& addmm_into(const Tensor& self, const Tensor& sparse, const Tensor& dense, const at::Scalar& beta,
                    const at::Scalar& alpha, Tensor& out) {
-  static Op op("aten::addmm");
+  static InvalidIndexOp op("aten::addmm");
   Call call(op, out);
   for (const Tensor* t : {&self, &sparse, &dense})
     if (t->device() != out.device()) throw_mixed_devices(op, out.device(), t->device());
