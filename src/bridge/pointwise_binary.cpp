@@ -14,6 +14,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bridge/devices.h"
 #include "bridge/alpha.h"
 #include "bridge/iterator.h"
 
@@ -290,8 +291,8 @@ static Tensor& masked_fill_tensor(Tensor& self, const Tensor& mask, const Tensor
 // equal: one number crosses to the host.
 static bool equal(const Tensor& self, const Tensor& other) {
   static Op op("aten::equal");
+  check_devices(op, {&self, &other});
   Call call(op, self);
-  if (other.device() != self.device()) throw_mixed_devices(op, self.device(), other.device());
   TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.dtype(),
               " but got data type ", other.dtype(), " for argument 'other' in call to equal");
   if (self.sizes() != other.sizes()) return false;

@@ -1,5 +1,6 @@
 // Batch norm.  running_mean and running_var are updated on every tier, although
 // the schema of native_batch_norm does not say that they are written.
+#include "bridge/devices.h"
 #include "bridge/ops/reduction.h"
 
 namespace fl::bridge {
@@ -261,6 +262,7 @@ Three batch_norm_forward(const Tensor& x, const std::optional<Tensor>& weight,
                          const std::optional<Tensor>& bias, const std::optional<Tensor>& mean,
                          const std::optional<Tensor>& var, bool training, double momentum, double eps) {
   static Op op("aten::native_batch_norm");
+  check_devices(op, {&x, given(weight), given(bias), given(mean), given(var)});
   Result r = run(op, x, weight, bias, tensor_or_none(mean), tensor_or_none(var), training, momentum, eps);
   return {r.y, r.mean, r.rstd};
 }
@@ -270,6 +272,7 @@ std::tuple<Tensor&, Tensor&, Tensor&> batch_norm_forward_out(
     const std::optional<Tensor>& mean, const std::optional<Tensor>& var, bool training, double momentum,
     double eps, Tensor& out, Tensor& save_mean, Tensor& save_rstd) {
   static Op forward_op("aten::native_batch_norm.out");
+  check_devices(forward_op, {&x, given(weight), given(bias), given(mean), given(var)});
   auto [y, m, r] = batch_norm_forward(x, weight, bias, mean, var, training, momentum, eps);
   for (auto [to, from] : {std::pair<Tensor*, Tensor*>{&out, &y}, {&save_mean, &m}, {&save_rstd, &r}}) {
     if (!to->defined()) continue;
@@ -290,6 +293,7 @@ std::tuple<Tensor&, Tensor&, Tensor&> batch_norm_forward_out(
 Three legit(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
             Tensor& mean, Tensor& var, bool training, double momentum, double eps) {
   static Op op("aten::_native_batch_norm_legit");
+  check_devices(op, {&x, given(weight), given(bias), &mean, &var});
   Result r = run(op, x, weight, bias, mean, var, training, momentum, eps);
   return {r.y, r.mean, r.rstd};
 }
@@ -305,6 +309,7 @@ std::tuple<Tensor&, Tensor&, Tensor&> legit_out(const Tensor& x, const std::opti
 Three legit_no_stats(const Tensor& x, const std::optional<Tensor>& weight, const std::optional<Tensor>& bias,
                      bool training, double momentum, double eps) {
   static Op op("aten::_native_batch_norm_legit.no_stats");
+  check_devices(op, {&x, given(weight), given(bias)});
   Result r = run(op, x, weight, bias, {}, {}, training, momentum, eps);
   return {r.y, r.mean, r.rstd};
 }
@@ -320,6 +325,7 @@ Three legit_no_training(const Tensor& x, const std::optional<Tensor>& weight,
                         const std::optional<Tensor>& bias, const Tensor& mean, const Tensor& var,
                         double momentum, double eps) {
   static Op op("aten::_native_batch_norm_legit_no_training");
+  check_devices(op, {&x, given(weight), given(bias), &mean, &var});
   Result r = run(op, x, weight, bias, mean, var, false, momentum, eps);
   return {r.y, r.mean, r.rstd};
 }
@@ -328,6 +334,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> with_update(const Tensor& x, const st
                                                        const std::optional<Tensor>& bias, Tensor& mean,
                                                        Tensor& var, double momentum, double eps) {
   static Op op("aten::_batch_norm_with_update");
+  check_devices(op, {&x, given(weight), given(bias), &mean, &var});
   Result r = run(op, x, weight, bias, mean, var, true, momentum, eps);
   return {r.y, r.mean, r.rstd, empty_like(x, {0}, at::kByte)};
 }
@@ -338,6 +345,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> no_update(const Tensor& x, const std:
                                                      const std::optional<Tensor>& var, double momentum,
                                                      double eps) {
   static Op op("aten::_batch_norm_no_update");
+  check_devices(op, {&x, given(weight), given(bias), given(mean), given(var)});
   bool training = !given(mean);
   Result r = run(op, x, weight, bias, tensor_or_none(mean), tensor_or_none(var), training, momentum, eps);
   return {r.y, r.mean, r.rstd, empty_like(x, {0}, at::kByte)};
@@ -350,6 +358,8 @@ Three batch_norm_backward_legacy(const Tensor& grad, const Tensor& x, const std:
                                  const std::optional<Tensor>& save_rstd, bool training, double eps,
                                  std::array<bool, 3> mask) {
   static Op op("aten::native_batch_norm_backward");
+  check_devices(op, {&grad, &x, given(weight), given(running_mean), given(running_var), given(save_mean),
+                     given(save_rstd)});
   return run_backward(op, grad, x, weight, running_mean, running_var, save_mean, save_rstd, training, eps,
                       mask);
 }
@@ -359,6 +369,8 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& wei
                           const std::optional<Tensor>& save_mean, const std::optional<Tensor>& save_rstd,
                           bool update, double eps, std::array<bool, 3> mask, const Tensor&) {
   static Op op("aten::batch_norm_backward");
+  check_devices(
+      op, {&grad, &x, &weight, given(running_mean), given(running_var), given(save_mean), given(save_rstd)});
   return run_backward(op, grad, x, weight, running_mean, running_var, save_mean, save_rstd, update, eps,
                       mask);
 }
@@ -366,6 +378,7 @@ Three batch_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& wei
 std::tuple<Tensor, Tensor> update_stats(const Tensor& x, const std::optional<Tensor>& running_mean,
                                         const std::optional<Tensor>& running_var, double momentum) {
   static Op op("aten::batch_norm_update_stats");
+  check_devices(op, {&x, given(running_mean), given(running_var)});
   Tensor mean = empty_like(x, {x.size(1)}, statistics_type(x)), var = at::empty_like(mean);
   Call call(op, x);
   int64_t count = x.size(1) ? x.numel() / x.size(1) : 0;

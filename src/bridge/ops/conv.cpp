@@ -1,4 +1,5 @@
 // Convolutions: forward and backward, also transposed, in one to three dimensions.
+#include "bridge/devices.h"
 #include "bridge/ops/reduction.h"
 
 namespace fl::bridge {
@@ -198,6 +199,7 @@ Tensor forward(const Tensor& x, const Tensor& w, const std::optional<Tensor>& bi
                IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef output_padding,
                int64_t groups) {
   static Op op("aten::convolution");
+  check_devices(op, {&x, &w, given(bias)});
   Geometry g = geometry(x, w, stride, padding, dilation, transposed, output_padding, groups);
   auto sizes = output_sizes(x, w, g);
   const Tensor* b = given(bias);
@@ -233,6 +235,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& x,
                                             IntArrayRef output_padding, int64_t groups,
                                             std::array<bool, 3> mask) {
   static Op op("aten::convolution_backward");
+  check_devices(op, {&grad, &x, &w});
   Geometry g = geometry(x, w, stride, padding, dilation, transposed, output_padding, groups);
   auto format = format_of(x, w);
   Tensor grad_x, grad_w, grad_b;

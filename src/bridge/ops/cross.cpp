@@ -4,6 +4,7 @@
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/hash_tensor_meta.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/programs.h"
 #include "program/expr.h"
 
@@ -35,6 +36,13 @@ void cross_kernel(const Tensor& result, const Tensor& a, const Tensor& b, const 
 }
 
 namespace {
+
+// PyTorch's function takes the kernel of the first operand's device.
+Tensor& cross_out(const Tensor& a, const Tensor& b, int64_t dim, Tensor& out) {
+  static Op op("aten::linalg_cross");
+  check_devices(op, {&a, &b});
+  return at::cpu::linalg_cross_outf(a, b, dim, out);
+}
 
 // 64 bits of each value: an integer's own, a float's as float64.
 Tensor bits_of(const Tensor& t) {
@@ -71,7 +79,7 @@ Tensor& hash_out(const Tensor& self, IntArrayRef dim, bool keepdim, int64_t mode
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("linalg_cross.out", static_cast<at::_ops::linalg_cross_out::schema*>(&at::cpu::linalg_cross_outf));
+  m.impl("linalg_cross.out", cross_out);
   m.impl("hash_tensor.out", hash_out);
 }
 

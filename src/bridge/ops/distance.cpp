@@ -1,5 +1,6 @@
 // cdist, pdist and their gradients: one reduction over broadcast operands, so that no
 // difference is ever stored.
+#include "bridge/devices.h"
 #include "bridge/ops/reduction.h"
 #include "program/expr.h"
 
@@ -104,6 +105,7 @@ Tensor batched(const Tensor& t, const at::DimVector& batch) {
 
 Tensor cdist_forward(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t> compute_mode) {
   static Op op("aten::_cdist_forward");
+  check_devices(op, {&x1, &x2});
   TORCH_CHECK(x1.dim() >= 2, "cdist only supports at least 2D tensors, X1 got: ", x1.dim(), "D");
   TORCH_CHECK(x2.dim() >= 2, "cdist only supports at least 2D tensors, X2 got: ", x2.dim(), "D");
   TORCH_CHECK(x1.size(-1) == x2.size(-1), "X1 and X2 must have the same number of columns. X1: ", x1.size(-1),
@@ -133,6 +135,7 @@ Tensor cdist_forward(const Tensor& x1, const Tensor& x2, double p, std::optional
 
 Tensor cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p, const Tensor& dist) {
   static Op op("aten::_cdist_backward");
+  check_devices(op, {&grad, &x1, &x2, &dist});
   const int64_t rows1 = x1.size(-2), rows2 = x2.size(-2), columns = x1.size(-1);
   at::DimVector batch = batch_of(x1, x2), sizes = batch;
   sizes.push_back(rows1), sizes.push_back(columns);

@@ -1,4 +1,5 @@
 // Embedding: rows by number, and the sum of gradients back into them.
+#include "bridge/devices.h"
 #include "bridge/ops/indexing.h"
 
 namespace fl::bridge {
@@ -26,6 +27,7 @@ struct Rows {
 Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding, bool scale_by_frequency,
                  bool sparse) {
   static Op op("aten::embedding");
+  check_devices(op, {&weight, &indices});
   TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
   check_indices(indices);
   at::DimVector sizes(indices.sizes());
@@ -48,6 +50,7 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding, b
 Tensor embedding_dense_backward(const Tensor& grad_in, const Tensor& indices, int64_t count, int64_t padding,
                                 bool scale_by_frequency) {
   static Op op("aten::embedding_dense_backward");
+  check_devices(op, {&grad_in, &indices});
   static Programs masks;
   check_indices(indices);
   Call call(op, grad_in);

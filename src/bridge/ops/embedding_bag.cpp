@@ -2,6 +2,7 @@
 // and embedding_renorm_.
 #include <ATen/OpMathType.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/spmm.h"
 #include "runtime/index_error.h"
@@ -93,6 +94,7 @@ Bags without_padding(const Bags& bags, int64_t padding) {
 
 Four run(Op& op, const Tensor& weight, const Tensor& indices_in, const Tensor& offsets_in, int64_t mode,
          const std::optional<Tensor>& scale, bool include_last, int64_t padding, bool wants_sizes) {
+  check_devices(op, {&weight, &indices_in, &offsets_in, given(scale)});
   auto [indices, offsets] = promoted(indices_in, offsets_in);
   check(weight, indices, offsets, mode, given(scale), include_last);
   const int64_t bags = offsets.size(0) - include_last, count = indices.size(0);
@@ -216,6 +218,7 @@ Tensor per_sample_weights_backward(const Tensor& grad, const Tensor& weight, con
 // Rows that are used and longer than max_norm are scaled to it.
 Tensor& renorm_rows(Tensor& self, const Tensor& indices, double max_norm, double norm_type) {
   static Op op("aten::embedding_renorm_");
+  check_devices(op, {&self, &indices});
   TORCH_CHECK(self.dim() == 2, "'self' must be 2-D (while checking arguments for embedding_renorm_)");
   TORCH_CHECK(is_index(indices.scalar_type()),
               "Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, "

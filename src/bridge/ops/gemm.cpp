@@ -4,6 +4,7 @@
 #include <ATen/ops/addmv_meta.h>
 #include <ATen/ops/mv_native.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/programs.h"
 
 namespace fl::bridge {
@@ -135,6 +136,7 @@ void check_broadcast(const Tensor& c, IntArrayRef sizes) {
 
 Tensor mm(const Tensor& a, const Tensor& b) {
   static Op op("aten::mm");
+  check_devices(op, {&a, &b});
   check_mm(a, b);
   Tensor out = empty_like(a, {a.size(0), b.size(1)}, a.scalar_type());
   Call call(op, a);
@@ -144,6 +146,7 @@ Tensor mm(const Tensor& a, const Tensor& b) {
 
 Tensor& mm_out(const Tensor& a, const Tensor& b, Tensor& out) {
   static Op op("aten::mm.out");
+  check_devices(op, {&a, &b});
   check_mm(a, b);
   check_out(out, a, {a.size(0), b.size(1)});
   Call call(op, a);
@@ -165,6 +168,7 @@ void check_addmm(const Tensor& c, const Tensor& a, const Tensor& b) {
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta,
              const at::Scalar& alpha) {
   static Op op("aten::addmm");
+  check_devices(op, {&c, &a, &b});
   check_addmm(c, a, b);
   Tensor out = empty_like(a, {a.size(0), b.size(1)}, a.scalar_type());
   Call call(op, a);
@@ -175,6 +179,7 @@ Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar
 Tensor& addmm_out(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta,
                   const at::Scalar& alpha, Tensor& out) {
   static Op op("aten::addmm.out");
+  check_devices(op, {&c, &a, &b});
   check_addmm(c, a, b);
   check_out(out, a, {a.size(0), b.size(1)});
   Call call(op, a);
@@ -184,6 +189,7 @@ Tensor& addmm_out(const Tensor& c, const Tensor& a, const Tensor& b, const at::S
 
 Tensor bmm(const Tensor& a, const Tensor& b) {
   static Op op("aten::bmm");
+  check_devices(op, {&a, &b});
   check_bmm(a, b);
   Tensor out = empty_like(a, {a.size(0), a.size(1), b.size(2)}, a.scalar_type());
   Call call(op, a);
@@ -193,6 +199,7 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
 
 Tensor& bmm_out(const Tensor& a, const Tensor& b, Tensor& out) {
   static Op op("aten::bmm.out");
+  check_devices(op, {&a, &b});
   check_bmm(a, b);
   check_out(out, a, {a.size(0), a.size(1), b.size(2)});
   Call call(op, a);
@@ -211,6 +218,7 @@ void check_baddbmm(const Tensor& c, const Tensor& a, const Tensor& b) {
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta,
                const at::Scalar& alpha) {
   static Op op("aten::baddbmm");
+  check_devices(op, {&c, &a, &b});
   check_baddbmm(c, a, b);
   Tensor out = empty_like(a, {a.size(0), a.size(1), b.size(2)}, a.scalar_type());
   Call call(op, a);
@@ -221,6 +229,7 @@ Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scal
 Tensor& baddbmm_out(const Tensor& c, const Tensor& a, const Tensor& b, const at::Scalar& beta,
                     const at::Scalar& alpha, Tensor& out) {
   static Op op("aten::baddbmm.out");
+  check_devices(op, {&c, &a, &b});
   check_baddbmm(c, a, b);
   check_out(out, a, {a.size(0), a.size(1), b.size(2)});
   Call call(op, a);
@@ -231,6 +240,7 @@ Tensor& baddbmm_out(const Tensor& c, const Tensor& a, const Tensor& b, const at:
 Tensor& addmv_out(const Tensor& c, const Tensor& a, const Tensor& vector, const at::Scalar& beta,
                   const at::Scalar& alpha, Tensor& out) {
   static Op op("aten::addmv.out");
+  check_devices(op, {&c, &a, &vector});
   Into<at::meta::structured_addmv> shape(out);
   shape.meta(c, a, vector, beta, alpha);
   check_dtypes("mat", a, "vec", vector);
@@ -245,6 +255,7 @@ Tensor& addmv_out(const Tensor& c, const Tensor& a, const Tensor& vector, const 
 // PyTorch's makes a result through the dispatcher, and views of three operands.
 Tensor mv(const Tensor& a, const Tensor& vector) {
   static Op op("aten::mv");
+  check_devices(op, {&a, &vector});
   Call call(op, a);
   uint8_t dtype = dtype_of(a);
   if (a.dim() != 2 || vector.dim() != 1 || a.size(1) != vector.size(0) || a.numel() == 0 ||
@@ -275,6 +286,7 @@ void check_dot(const char* name, const Tensor& a, const Tensor& b) {
 
 Tensor dot(const Tensor& a, const Tensor& b) {
   static Op op("aten::dot");
+  check_devices(op, {&a, &b});
   check_dot("dot", a, b);
   Tensor out = empty_like(a, {}, a.scalar_type());
   Call call(op, a);
@@ -284,6 +296,7 @@ Tensor dot(const Tensor& a, const Tensor& b) {
 
 Tensor vdot(const Tensor& a, const Tensor& b) {
   static Op op("aten::vdot");
+  check_devices(op, {&a, &b});
   check_dot("vdot", a, b);
   Tensor out = empty_like(a, {}, a.scalar_type());
   Call call(op, a);

@@ -9,6 +9,7 @@
 
 #include <ATen/OpMathType.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/indexing.h"
 #include "program/expr.h"
 
@@ -168,6 +169,7 @@ Tensor histc(const Tensor& self, int64_t bins, const at::Scalar& min, const at::
 
 Tensor bincount(const Tensor& self, const std::optional<Tensor>& weights, c10::SymInt minlength_in) {
   static Op op("aten::bincount");
+  check_devices(op, {&self, given(weights)});
   const int64_t minlength = minlength_in.expect_int();
   TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
   TORCH_CHECK_NOT_IMPLEMENTED(at::isIntegralType(self.scalar_type(), false),

@@ -13,6 +13,7 @@
 
 #include <limits>
 
+#include "bridge/devices.h"
 #include "bridge/ops/indexing.h"
 #include "runtime/index_error.h"
 
@@ -269,6 +270,7 @@ bool along(Call& call, int mode, const Tensor& whole_in, int64_t dim, const Tens
 
 Tensor& gather_out(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad, Tensor& out) {
   static InvalidIndexOp op("aten::gather.out");
+  check_devices(op, {&self, &index});
   Into<at::meta::structured_gather> shape(out);
   shape.meta(self, dim, index, sparse_grad);
   Call call(op, self);
@@ -315,6 +317,7 @@ int mode_of(c10::string_view reduce) {
 Tensor& scatter_src_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                         Tensor& out) {
   static InvalidIndexOp op("aten::scatter.src_out");
+  check_devices(op, {&self, &index, &src});
   Into<at::meta::structured_scatter_src> shape(out);
   shape.meta(self, dim, index, src);
   Call call(op, self);
@@ -324,6 +327,7 @@ Tensor& scatter_src_out(const Tensor& self, int64_t dim, const Tensor& index, co
 Tensor& scatter_value_out(const Tensor& self, int64_t dim, const Tensor& index, const at::Scalar& value,
                           Tensor& out) {
   static InvalidIndexOp op("aten::scatter.value_out");
+  check_devices(op, {&self, &index});
   Into<at::meta::structured_scatter_value> shape(out);
   shape.meta(self, dim, index, value);
   Call call(op, self);
@@ -333,6 +337,7 @@ Tensor& scatter_value_out(const Tensor& self, int64_t dim, const Tensor& index, 
 Tensor& scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                            c10::string_view reduce, Tensor& out) {
   static InvalidIndexOp op("aten::scatter.reduce_out");
+  check_devices(op, {&self, &index, &src});
   Into<at::meta::structured_scatter_reduce> shape(out);
   shape.meta(self, dim, index, src, reduce);
   Call call(op, self);
@@ -342,6 +347,7 @@ Tensor& scatter_reduce_out(const Tensor& self, int64_t dim, const Tensor& index,
 Tensor& scatter_value_reduce_out(const Tensor& self, int64_t dim, const Tensor& index,
                                  const at::Scalar& value, c10::string_view reduce, Tensor& out) {
   static InvalidIndexOp op("aten::scatter.value_reduce_out");
+  check_devices(op, {&self, &index});
   Into<at::meta::structured_scatter_value_reduce> shape(out);
   shape.meta(self, dim, index, value, reduce);
   Call call(op, self);
@@ -351,6 +357,7 @@ Tensor& scatter_value_reduce_out(const Tensor& self, int64_t dim, const Tensor& 
 Tensor& scatter_add_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                         Tensor& out) {
   static InvalidIndexOp op("aten::scatter_add.out");
+  check_devices(op, {&self, &index, &src});
   Into<at::meta::structured_scatter_add> shape(out);
   shape.meta(self, dim, index, src);
   Call call(op, self);
@@ -391,6 +398,7 @@ bool reduce_over(Call& call, const Tensor& self, int64_t dim, const Tensor& inde
 Tensor& scatter_reduce_two_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                                c10::string_view reduce, bool include_self, Tensor& out) {
   static InvalidIndexOp op("aten::scatter_reduce.two_out");
+  check_devices(op, {&self, &index, &src});
   Into<at::meta::structured_scatter_reduce_two> shape(out);
   shape.meta(self, dim, index, src, reduce, include_self);
   Call call(op, self);
@@ -402,6 +410,7 @@ Tensor& scatter_reduce_two_out(const Tensor& self, int64_t dim, const Tensor& in
 Tensor& index_reduce_out(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                          c10::string_view reduce, bool include_self, Tensor& out) {
   static Op op("aten::index_reduce.out");
+  check_devices(op, {&self, &index, &source});
   TORCH_WARN_ONCE("index_reduce() is in beta and the API may change at any time.");
   Into<at::meta::structured_index_reduce> shape(out);
   shape.meta(self, dim, index, source, reduce, include_self);

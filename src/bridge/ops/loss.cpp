@@ -4,6 +4,7 @@
 #include <ATen/ops/nll_loss_backward_meta.h>
 #include <ATen/ops/nll_loss_forward_meta.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/reduction.h"
 
@@ -133,6 +134,7 @@ std::tuple<Tensor&, Tensor&> nll_forward_out(const Tensor& x, const Tensor& targ
                                              const std::optional<Tensor>& weight, int64_t reduction,
                                              int64_t ignore, Tensor& out, Tensor& total) {
   static Op op("aten::nll_loss_forward");
+  check_devices(op, {&x, &target, given(weight)});
   Into<at::meta::structured_nll_loss_forward> shape(out, total);
   shape.meta(x, target, given(weight) ? at::OptionalTensorRef(*weight) : at::OptionalTensorRef(), reduction,
              ignore);
@@ -172,6 +174,7 @@ std::tuple<Tensor, Tensor> nll2d_forward(const Tensor& x, const Tensor& target,
                                          const std::optional<Tensor>& weight, int64_t reduction,
                                          int64_t ignore) {
   static Op op("aten::nll_loss2d_forward");
+  check_devices(op, {&x, &target, given(weight)});
   check_2d(x, target, given(weight));
   Tensor out =
       empty_like(x, reduction == at::Reduction::None ? target.sizes() : IntArrayRef{}, x.scalar_type());

@@ -1,6 +1,7 @@
 // Losses with a program of their own: binary cross entropy, the margin losses, and rrelu.
 #include <ATen/core/Reduction.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/reduction.h"
 #include "program/expr.h"
 
@@ -31,6 +32,7 @@ const fl_program* cross_entropy(uint8_t tx, uint8_t tt, uint8_t tw, uint8_t type
 Tensor& bce_out(const Tensor& self, const Tensor& target, const std::optional<Tensor>& weight,
                 int64_t reduction, Tensor& out) {
   static Op op("aten::binary_cross_entropy");
+  check_devices(op, {&self, &target, given(weight)});
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()),
                               "\"binary_cross_entropy\" not implemented for '",
                               c10::toString(self.scalar_type()), "'");
@@ -127,6 +129,7 @@ Rows multi_margin_rows(const Tensor& self, const Tensor& target, const at::Scala
 Tensor multi_margin(const Tensor& self, const Tensor& target, const at::Scalar& p, const at::Scalar& margin,
                     const std::optional<Tensor>& weight, int64_t reduction) {
   static Op op("aten::multi_margin_loss");
+  check_devices(op, {&self, &target, given(weight)});
   Rows r = multi_margin_rows(self, target, p, given(weight));
   Call call(op, self);
   call.composed();
@@ -201,6 +204,7 @@ void in_pieces(const Tensor& x, F&& f) {
 
 std::tuple<Tensor, Tensor> multilabel_forward(const Tensor& self, const Tensor& target, int64_t reduction) {
   static Op op("aten::multilabel_margin_loss_forward");
+  check_devices(op, {&self, &target});
   Rows r = multilabel_rows(self, target);
   Call call(op, self);
   call.composed();

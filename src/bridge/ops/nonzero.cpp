@@ -2,6 +2,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/order.h"
 #include "program/expr.h"
@@ -61,7 +62,7 @@ void check_nonzero(const Tensor& self) {
               " dimensions");
 }
 
-void check_devices(const char* name, const Tensor& out, const Tensor& self) {
+void check_out_device(const char* name, const Tensor& out, const Tensor& self) {
   TORCH_CHECK(out.device() == self.device(), name, ": expected out= and the input to be on the same device, ",
               "but they are on ", out.device(), " and ", self.device());
 }
@@ -84,7 +85,7 @@ Tensor nonzero_any(const Tensor& self) {
 Tensor& nonzero_out(const Tensor& self, Tensor& out) {
   TORCH_CHECK(out.scalar_type() == at::kLong,
               "nonzero: Expected out tensor to have scalar type Long but got scalar type", out.scalar_type());
-  check_devices("nonzero", out, self);
+  check_out_device("nonzero", out, self);
   at::assert_no_overlap(out, self);
   Tensor found = nonzero_any(self);
   if (at::native::resize_output(out, found.sizes())) out.as_strided_(found.sizes(), found.strides());
@@ -98,7 +99,7 @@ Tensor& nonzero_static_out(const Tensor& self, int64_t size, int64_t fill, Tenso
   TORCH_CHECK(out.scalar_type() == at::kLong,
               "nonzero_static: Expected out tensor to have scalar type Long but got scalar type",
               out.scalar_type());
-  check_devices("nonzero_static", out, self);
+  check_out_device("nonzero_static", out, self);
   at::assert_no_internal_overlap(out);
   check_nonzero(self);
   at::native::resize_output(out, {size, self.dim()});
@@ -155,7 +156,7 @@ Tensor& masked_select_out(const Tensor& self, const Tensor& mask, Tensor& out) {
   check_masked_select(self, mask);
   TORCH_CHECK(self.scalar_type() == out.scalar_type(),
               "masked_select(): self and result must have the same scalar type");
-  check_devices("masked_select", out, self);
+  check_out_device("masked_select", out, self);
   at::assert_no_internal_overlap(out);
   at::assert_no_overlap(out, self);
   at::assert_no_overlap(out, mask);
@@ -170,6 +171,7 @@ Tensor& masked_select_out(const Tensor& self, const Tensor& mask, Tensor& out) {
 // source is long enough is checked where it is read.
 Tensor& masked_scatter(Tensor& self, const Tensor& mask_in, const Tensor& source) {
   static Op op("aten::masked_scatter_");
+  check_devices(op, {&self, &mask_in, &source});
   static Programs places, results;
   at::assert_no_internal_overlap(self);
   TORCH_CHECK(self.scalar_type() == source.scalar_type(),

@@ -1,6 +1,7 @@
 // Layer, group and RMS norm.  Batch norm is in batch_norm.cpp.
 #include <ATen/native/layer_norm.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/reduction.h"
 
 namespace fl::bridge {
@@ -213,6 +214,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, IntArrayRef norma
                                               const std::optional<Tensor>& weight,
                                               const std::optional<Tensor>& bias, double eps) {
   static Op op("aten::native_layer_norm");
+  check_devices(op, {&x, given(weight), given(bias)});
   auto [rows, columns] = at::native::_check_layer_norm_inputs(x, normalized, weight ? *weight : Tensor(),
                                                               bias ? *bias : Tensor());
   Forward out = run_norm(op, FL_NORM_LAYER, {rows, 1, columns, 1}, x, weight, bias, eps);
@@ -224,6 +226,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(
     const Tensor& grad, const Tensor& x, IntArrayRef normalized, const Tensor& mean, const Tensor& rstd,
     const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, std::array<bool, 3> mask) {
   static Op op("aten::native_layer_norm_backward");
+  check_devices(op, {&grad, &x, &mean, &rstd, given(weight), given(bias)});
   int64_t columns = c10::multiply_integers(normalized), rows = columns ? x.numel() / columns : mean.numel();
   mask[1] = mask[1] && given(weight);
   mask[2] = mask[2] && given(bias);
@@ -238,6 +241,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const std::option
                                               const std::optional<Tensor>& bias, int64_t n, int64_t c,
                                               int64_t hxw, int64_t groups, double eps) {
   static Op op("aten::native_group_norm");
+  check_devices(op, {&x, given(weight), given(bias)});
   TORCH_CHECK(groups > 0 && c % groups == 0,
               "Expected number of channels in input to be divisible by num_groups, but "
               "got input of shape ",
@@ -252,6 +256,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad, const
                                                        int64_t c, int64_t hxw, int64_t groups,
                                                        std::array<bool, 3> mask) {
   static Op op("aten::native_group_norm_backward");
+  check_devices(op, {&grad, &x, &mean, &rstd, given(weight)});
   return run_norm_backward(op, FL_NORM_LAYER, {n, groups, c / groups, hxw}, grad, x, &mean, rstd, weight,
                            mask);
 }
@@ -260,6 +265,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad, const
 std::tuple<Tensor, Tensor> rms_norm(const Tensor& x, IntArrayRef normalized,
                                     const std::optional<Tensor>& weight, std::optional<double> eps) {
   static Op op("aten::_fused_rms_norm");
+  check_devices(op, {&x, given(weight)});
   auto [rows, columns] =
       at::native::_check_layer_norm_inputs(x, normalized, weight ? *weight : Tensor(), Tensor());
   double epsilon = eps                              ? *eps
@@ -273,6 +279,7 @@ std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& x
                                              const Tensor& rstd, const std::optional<Tensor>& weight,
                                              std::array<bool, 2> mask) {
   static Op op("aten::_fused_rms_norm_backward");
+  check_devices(op, {&grad, &x, &rstd, given(weight)});
   int64_t columns = c10::multiply_integers(normalized), rows = columns ? x.numel() / columns : rstd.numel();
   auto [gx, gw, gb] = run_norm_backward(op, FL_NORM_RMS, {rows, 1, columns, 1}, grad, x, nullptr, rstd,
                                         weight, {mask[0], mask[1], false});

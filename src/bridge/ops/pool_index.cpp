@@ -9,6 +9,7 @@
 #include <ATen/ops/fractional_max_pool2d_meta.h>
 #include <ATen/ops/fractional_max_pool3d_meta.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/pool_windows.h"
 
 namespace fl::bridge {
@@ -133,6 +134,7 @@ Tensor& unpool(Op& op, const Tensor& self, const Tensor& index, IntArrayRef size
 }
 Tensor& unpool2d_out(const Tensor& self, const Tensor& index, IntArrayRef size, Tensor& out) {
   static Op op("aten::max_unpool2d");
+  check_devices(op, {&self, &index});
   return unpool<2>(op, self, index, size, out);
 }
 Tensor unpool2d(const Tensor& self, const Tensor& index, IntArrayRef size) {
@@ -146,6 +148,7 @@ Tensor unpool2d(const Tensor& self, const Tensor& index, IntArrayRef size) {
 Tensor& unpool3d_out(const Tensor& self, const Tensor& index, IntArrayRef size, IntArrayRef stride,
                      IntArrayRef padding, Tensor& out) {
   static Op op("aten::max_unpool3d");
+  check_devices(op, {&self, &index});
   TORCH_CHECK(stride.size() == 3 && padding.size() == 3,
               "There should be exactly three elements (depth, height, ",
               "width) in stride and padding, but got ", stride, " and ", padding);

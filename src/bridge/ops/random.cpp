@@ -15,6 +15,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bridge/devices.h"
 #include "bridge/ops/random.h"
 #include "program/expr.h"
 #include "runtime/capture.h"
@@ -337,6 +338,7 @@ std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::optional<bool
 
 Tensor dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
   static Op op("aten::native_dropout_backward");
+  check_devices(op, {&grad, &mask});
   static Programs programs;
   if (!at::isFloatingType(grad.scalar_type())) return grad.mul(mask).mul(scale);  // promotes integers
   Tensor out = at::empty_like(grad);

@@ -4,6 +4,7 @@
 #include <ATen/native/BucketizationUtils.h>
 #include <ATen/ops/isin_meta.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/order.h"
 #include "bridge/ops/reduction.h"
@@ -126,6 +127,7 @@ bool isin_into(Call& call, const Tensor& elements, const Tensor& test, bool inve
 
 Tensor& isin_out(const Tensor& elements, const Tensor& test, bool unique, bool invert, Tensor& out) {
   static Op op("aten::isin.Tensor_Tensor_out");
+  check_devices(op, {&elements, &test});
   Into<at::meta::structured_isin_Tensor_Tensor> shape(out);
   shape.meta(elements, test, unique, invert);
   Call call(op, out);

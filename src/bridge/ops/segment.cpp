@@ -1,4 +1,5 @@
 // segment_reduce and its gradient: runs of positions along an axis, from spmm.
+#include "bridge/devices.h"
 #include "bridge/ops/indexing.h"
 #include "bridge/ops/spmm.h"
 
@@ -68,6 +69,7 @@ Tensor segment_reduce(const Tensor& data, std::string_view reduce, const std::op
                       const std::optional<Tensor>& indices, const std::optional<Tensor>& offsets,
                       int64_t axis, bool unsafe, const std::optional<at::Scalar>& initial) {
   static Op op("aten::segment_reduce");
+  check_devices(op, {&data, given(lengths), given(offsets)});
   axis = at::maybe_wrap_dim(axis, data.dim());
   TORCH_CHECK(data.numel() >= 0);
   TORCH_CHECK(given(offsets) || given(lengths),

@@ -4,6 +4,7 @@
 #include <ATen/ops/index_add_meta.h>
 #include <ATen/ops/index_copy_meta.h>
 
+#include "bridge/devices.h"
 #include "bridge/iterator.h"
 #include "bridge/ops/indexing.h"
 #include "runtime/index_error.h"
@@ -55,6 +56,7 @@ void check_overlap(const Tensor& out, std::initializer_list<const Tensor*> input
 
 Tensor& index_select_out(const Tensor& self, int64_t dim, const Tensor& index, Tensor& out) {
   static Op op("aten::index_select");
+  check_devices(op, {&self, &index});
   check_index("index_select", index);
   TORCH_CHECK(self.scalar_type() == out.scalar_type(),
               "index_select(): self and result must have the same scalar type");
@@ -120,6 +122,7 @@ Tensor& index_copy_out(const Tensor& self, int64_t dim, const Tensor& index, con
 
 Tensor& index_fill_tensor(Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
   static Op op("aten::index_fill_.int_Scalar");
+  check_devices(op, {&self, &index});
   TORCH_CHECK(value.dim() == 0,
               "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value.dim(),
               " dimension(s).");
@@ -147,6 +150,7 @@ Tensor& index_fill_scalar(Tensor& self, int64_t dim, const Tensor& index, const 
 // -------------------------------------------------------------------- take, put
 Tensor& take_out(const Tensor& self, const Tensor& index, Tensor& out) {
   static Op op("aten::take.out");
+  check_devices(op, {&self, &index});
   TORCH_CHECK(index.scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ",
               c10::toString(index.scalar_type()));
   TORCH_CHECK(self.scalar_type() == out.scalar_type(),
@@ -169,6 +173,7 @@ Tensor take(const Tensor& self, const Tensor& index) {
 
 Tensor& put(Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
   static Op op("aten::put_");
+  check_devices(op, {&self, &index, &source});
   TORCH_CHECK(index.scalar_type() == at::kLong, "put_(): Expected a long tensor for index, but got ",
               c10::toString(index.scalar_type()));
   TORCH_CHECK(self.scalar_type() == source.scalar_type(),

@@ -1,4 +1,5 @@
 // Softmax and log-softmax, forward and backward.
+#include "bridge/devices.h"
 #include "bridge/ops/reduction.h"
 
 namespace fl::bridge {
@@ -112,6 +113,7 @@ bool backward_into(Call& call, const Tensor& grad, const Tensor& y, int64_t dim,
 template <bool kLog>
 Tensor backward(const Tensor& grad, const Tensor& y, int64_t dim, ScalarType input_dtype) {
   static Op op(kLog ? "aten::_log_softmax_backward_data" : "aten::_softmax_backward_data");
+  check_devices(op, {&grad, &y});
   at::maybe_wrap_dim(dim, std::max<int64_t>(1, y.dim()));
   TORCH_CHECK(grad.sizes() == y.sizes(), op.name, ": grad has shape ", grad.sizes(), ", output has ",
               y.sizes());
@@ -126,6 +128,7 @@ template <bool kLog>
 Tensor& backward_out(const Tensor& grad, const Tensor& y, int64_t dim, ScalarType input_dtype,
                      Tensor& grad_in) {
   static Op op(kLog ? "aten::_log_softmax_backward_data.out" : "aten::_softmax_backward_data.out");
+  check_devices(op, {&grad, &y});
   at::maybe_wrap_dim(dim, std::max<int64_t>(1, y.dim()));
   TORCH_CHECK(grad_in.scalar_type() == input_dtype, "Expected out tensor to have dtype ",
               c10::toString(input_dtype), ", but got ", c10::toString(grad_in.scalar_type()), " instead");
