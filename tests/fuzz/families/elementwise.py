@@ -30,7 +30,7 @@ INTEGER_BINARY = (
     "torch.bitwise_right_shift({a}, {b} % 5)",
     "torch.pow({a} % 5, ({b} % 4).abs())",
     "torch.clamp({a}, max={b})",
-    "torch.isin({a}, {b})",
+    "torch.isin({a}.contiguous(), {b}.contiguous())",  # the CPU views what it cannot
     "torch.heaviside({a}, {b})",
 )
 SPECIAL = """
