@@ -13,8 +13,11 @@ __all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """What autocast may compute in."""
-    return [torch.float16, torch.bfloat16, torch.float32]
+    """What autocast may compute in on the current device: the dtypes that its chip declares to store."""
+    devices, index = _native.devices(), _native.current_device()
+    names = ("float16", "bfloat16", "float32")
+    stored = devices[index]["storage"] if index < len(devices) else names
+    return [getattr(torch, name) for name in names if name in stored]
 
 
 def amp_definitely_not_available() -> bool:

@@ -231,10 +231,14 @@ def get_gencode_flags() -> str:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether bfloat16 can be computed in; every chip does, those without it in float32, rounding results."""
-    if including_emulation or not is_available():
-        return is_available()
-    return "bfloat16" in _native.devices()[_native.current_device()]["arithmetic"]
+    """Whether the current device's chip declares bfloat16: to store it, or, without emulation, to compute in.
+
+    What it only stores is computed in float32, and results are rounded.
+    """
+    if not is_available():
+        return False
+    device = _native.devices()[_native.current_device()]
+    return "bfloat16" in device["storage" if including_emulation else "arithmetic"]
 
 
 def is_tf32_supported() -> bool:
