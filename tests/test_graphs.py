@@ -442,6 +442,81 @@ def test_many_graphs_leave_nothing_behind():
     assert torch.fl.memory_stats_as_nested_dict(D)["reserved_bytes_by_private_pools"].keys() == pools.keys()
 
 
+def test_a_graph_is_dropped_while_its_replay_runs():
+    a = torch.full((768, 768), 1 / 768, device=D)
+
+    def running():
+        graph, stream = torch.fl.CUDAGraph(), torch.fl.Stream(D)
+        with torch.fl.graph(graph):
+            b = a @ a
+            for _ in range(8):
+                b = b @ a
+        with torch.fl.stream(stream):
+            graph.replay()
+        return graph
+
+    for drop in (torch.fl.CUDAGraph.reset, lambda graph: None):
+        graph = running()
+        drop(graph)
+        del graph
+        torch.fl.empty_cache()
+        others = [torch.full((768, 768), 7.0, device=D) for _ in range(6)]
+        torch.fl.synchronize(D)
+        assert all(t.eq(7).all().item() for t in others)
+
+
+def test_a_pool_of_tensors_and_graphs():
+    pool = torch.fl.MemPool()
+    with torch.fl.use_mem_pool(pool):
+        static = torch.zeros(1000, device=D)
+    graph = torch.fl.CUDAGraph()
+    with torch.fl.graph(graph, pool=pool.id):
+        static += 1
+        y = static * 2
+    assert static.cpu().eq(0).all() and pool.use_count() == 2
+    graph.replay()
+    assert static.cpu().eq(1).all() and y.cpu().eq(2).all()
+    del graph
+    gc.collect()
+    assert pool.use_count() == 1
+
+
+def test_captures_on_several_threads():
+    def work(number):
+        x, stream = torch.full((100,), float(number), device=D), torch.fl.Stream(D)
+        for _ in range(10):
+            graph = torch.fl.CUDAGraph()
+            with torch.fl.stream(stream):
+                graph.capture_begin()
+                y = x + number
+                graph.capture_end()
+                graph.replay()
+                stream.synchronize()
+            results.append(y.cpu().eq(2 * number).all().item())
+            if number % 2:
+                torch.fl.synchronize(D)
+
+    results = []
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 40
+
+
+def test_a_process_may_end_within_a_capture():
+    code = """
+    import torch
+    x = torch.ones(3, device="fl:0")
+    torch.fl.stream(torch.fl.Stream()).__enter__()
+    graph = torch.fl.CUDAGraph()
+    graph.capture_begin()
+    y = x + 1
+    """
+    assert not run_child(code).stderr
+
+
 def test_exhaustion_within_a_capture():
     x = torch.ones(3, device=D)
     with pytest.raises(torch.OutOfMemoryError), torch.fl.graph(torch.fl.CUDAGraph()):

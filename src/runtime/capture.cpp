@@ -174,7 +174,8 @@ std::string Capture::finish() {
   {
     Captures& all = captures();
     std::lock_guard<std::mutex> lock(all.mutex);
-    if (std::erase(all.active, this)) captures_under_way.fetch_sub(1);
+    if (!std::erase(all.active, this)) return failure_;  // it has ended before
+    captures_under_way.fetch_sub(1);
     for (Stream* s : streams_) s->chip = device(s->device).chip;
   }
   for (Stream* s : streams_) {
