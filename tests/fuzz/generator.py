@@ -98,6 +98,15 @@ class Generator:
         self.program.steps.append(step)
         return True
 
+    def refused(self, line: str, *uses: str) -> bool:
+        """A line that both sides have to refuse; nothing where the CPU takes it."""
+        try:
+            exec(line, self.environment)
+        except Exception:
+            self.program.steps.append(Step(line, (), tuple(uses), (), "raises"))
+            return True
+        return False
+
     def source(self) -> None:
         rng = self.rng
         shape = tuple(rng.choice((1, 2, 3, 4, 5, 7, 8)) for _ in range(rng.choice((0, 1, 2, 2, 3, 3, 4))))

