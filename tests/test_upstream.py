@@ -58,7 +58,7 @@ def outcomes(tmp_path, monkeypatch):
     def ends(table=(), keyword=""):
         (tmp_path / "test_ends.py").write_text(FILE)
         monkeypatch.setattr(exclusions, "EXCLUSIONS", list(table))
-        options = types.SimpleNamespace(keyword=keyword, timeout=10, part=1, all=False)
+        options = types.SimpleNamespace(keyword=keyword, timeout=10, part=1, cuda=False)
         with (tmp_path / "log").open("w") as log:
             records = list(run.run_file(tmp_path, "test_ends.py", options, log))
         return {r["test"].split(".test_")[1].replace("_fl", ""): r["outcome"] for r in records}

@@ -48,7 +48,9 @@ std::string describe(const Stack& arguments) {
   int n = 0;
   auto add = [&](const Tensor& t) {
     if (!t.defined() || ++n > 6) return;
-    text << (n > 1 ? ", " : "") << t.scalar_type() << t.sizes();
+    text << (n > 1 ? ", " : "") << t.scalar_type();
+    if (t.is_nested()) text << "[nested]";
+    else text << t.sizes();
   };
   for (const c10::IValue& v : arguments) {
     if (v.isTensor()) add(v.toTensor());
@@ -81,6 +83,7 @@ c10::DispatchKeySet host_keys(const Stack& arguments) {
     if (!t.defined()) return;
     if (t.is_sparse()) keys = keys.add(c10::DispatchKey::SparseCPU);
     else if (at::sparse_csr::is_sparse_compressed(t)) keys = keys.add(c10::DispatchKey::SparseCsrCPU);
+    else if (t.is_nested()) keys = keys.add(c10::DispatchKey::NestedTensorCPU);
   };
   for (const c10::IValue& v : arguments) {
     if (v.isTensor()) see(v.toTensor());
@@ -117,7 +120,10 @@ struct HostCall {
         return host;
       }
     Tensor host;
-    if (t.layout() != at::kStrided) {
+    if (t.is_nested()) {
+      host = nested_on(t, at::kCPU);
+      bytes += nested_memory(t).nbytes();
+    } else if (t.layout() != at::kStrided) {
       host = t.to(at::kCPU);
     } else if (out) {
       at::assert_no_internal_overlap(t);
@@ -140,6 +146,10 @@ struct HostCall {
   // Brings what was written back to the device.
   void write_back() {
     for (auto& [t, host] : written) {
+      if (t.is_nested()) {
+        nested_memory(t).copy_(nested_memory(host));
+        continue;
+      }
       if (t.layout() != at::kStrided) {
         if (t.layout() != at::kSparse) at::resize_as_sparse_(t, host);
         t.copy_(host);
@@ -170,6 +180,7 @@ struct HostCall {
     if (!host.defined() || !device) return host;
     for (auto& [t, lent_host] : lent)
       if (lent_host.is_same(host)) return t;
+    if (host.is_nested()) return nested_on(host, *device);
     if (host.layout() != at::kStrided) return host.to(*device);
     bytes += host.nbytes();
     if (host.is_non_overlapping_and_dense() || !keeps_strides(host)) return host.to(*device);
@@ -292,11 +303,12 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
 
   const c10::DispatchKeySet keys = host_keys(host);
   const c10::DispatchKey first = keys.highestPriorityTypeId();
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      first == c10::DispatchKey::CPU || op.hasComputedKernelForDispatchKey(first), "Could not run '",
-      schema.name(), "' with ",
-      first == c10::DispatchKey::SparseCPU ? "sparse coordinate" : "sparse compressed",
-      " tensors: neither this device nor PyTorch's CPU has a kernel for them");
+  TORCH_CHECK_NOT_IMPLEMENTED(first == c10::DispatchKey::CPU || op.hasComputedKernelForDispatchKey(first),
+                              "Could not run '", schema.name(), "' with ",
+                              first == c10::DispatchKey::SparseCPU      ? "sparse coordinate"
+                              : first == c10::DispatchKey::SparseCsrCPU ? "sparse compressed"
+                                                                        : "nested",
+                              " tensors: neither this device nor PyTorch's CPU has a kernel for them");
   announce_fallback(record, describe(host).c_str());
   int64_t started = now_ns();
 

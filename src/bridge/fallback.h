@@ -9,4 +9,8 @@ namespace fl::bridge {
 // takes 3 ms: called when the first tensor of the kind is made, not by import torch.
 void set_fallback(c10::DispatchKey key, torch::CppFunction function);
 
+// A nested tensor on another device, and the memory behind one as a tensor.
+Tensor nested_on(const Tensor& t, c10::Device device);
+Tensor nested_memory(const Tensor& t);
+
 }  // namespace fl::bridge

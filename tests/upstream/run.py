@@ -28,13 +28,13 @@ DEVICE = "fl"
 class Worker:
     """A process that runs the tests of one file on one device, and is started again when one of them ends it."""
 
-    def __init__(self, path, device, whole, log):
+    def __init__(self, path, device, cuda, log):
         self.arguments = [
             sys.executable,
             str(HERE / "worker.py"),
             str(path),
             device,
-            "all" if whole else "generic",
+            "cuda" if cuda else "generic",
         ]
         self.environment = {
             **os.environ,
@@ -120,8 +120,8 @@ def run_file(root, name, options, log):
     import exclusions
 
     path = root / name
-    device = Worker(path, DEVICE, options.all, log)
-    cpu, cpu_tests = Worker(path, "cpu", options.all, log), None
+    device = Worker(path, DEVICE, options.cuda, log)
+    cpu, cpu_tests = Worker(path, "cpu", options.cuda, log), None
     tests = [
         t
         for t in device.start()
@@ -174,7 +174,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("upstream.jsonl"))
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one test")
     parser.add_argument("--part", type=int, default=1, help="one test of so many")
-    parser.add_argument("--all", action="store_true", help="tests for CUDA alone and without a device, too")
+    parser.add_argument("--cuda", action="store_true", help="tests that PyTorch runs on CUDA alone, too")
     options = parser.parse_args()
 
     counts, failed = collections.defaultdict(collections.Counter), False

@@ -88,7 +88,7 @@ def wait_in_raises(synchronize):
 def main():
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what tests print is not an answer
-    path, device, whole = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "all"
+    path, device, cuda = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "cuda"
 
     sys.path.insert(0, str(pathlib.Path(__file__).parent))  # PYTHONSAFEPATH keeps it out
     import moved
@@ -100,14 +100,11 @@ def main():
     if device != "cpu":
         wait_in_raises(torch.accelerator.synchronize)
         # Tests that PyTorch runs on CUDA alone run here as well.
-        common_device_type.PrivateUse1TestBase.bypass_device_restrictions = whole
+        common_device_type.PrivateUse1TestBase.bypass_device_restrictions = cuda
     module = load(path)
     tests = {}
     for name, value in list(vars(module).items()):
-        if not (isinstance(value, type) and issubclass(value, unittest.TestCase)):
-            continue
-        generic = issubclass(value, common_device_type.DeviceTypeTestBase)
-        if not generic and not whole:
+        if not (isinstance(value, type) and issubclass(value, common_device_type.DeviceTypeTestBase)):
             continue
         for method in unittest.TestLoader().getTestCaseNames(value):
             tests[f"{name}.{method}"] = (value, method)
