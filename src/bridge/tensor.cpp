@@ -128,9 +128,7 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarT
   at::detail::check_size_nonnegative(size);
   TORCH_CHECK(size.size() == stride.size(), "dimensionality of sizes (", size.size(),
               ") must match dimensionality of strides (", stride.size(), ")");
-  ScalarType type = c10::dtype_or_default(dtype);
-  warn_of_complex_half(type);
-  Tensor t = empty_on(device_or_current(device), size, stride, type);
+  Tensor t = empty_on(device_or_current(device), size, stride, c10::dtype_or_default(dtype));
   fill_if_deterministic(t);
   return t;
 }
@@ -217,6 +215,7 @@ Tensor lazy_clone(const Tensor& self) {
 }  // namespace
 
 Tensor empty_on(c10::Device device, IntArrayRef sizes, IntArrayRef strides, ScalarType dtype) {
+  warn_of_complex_half(dtype);
   size_t item = c10::elementSize(dtype);
   size_t bytes = strides.empty() ? at::detail::computeStorageNbytesContiguous(sizes, item)
                                  : at::detail::computeStorageNbytes(sizes, strides, item);

@@ -118,7 +118,7 @@ def main():
         except BaseException:
             result._fault("failed", sys.exc_info())
         try:
-            torch.accelerator.synchronize()  # or a fault that the device found too late for this test would be the next one's
+            torch.accelerator.synchronize()  # or a fault that comes late would be the next test's
         except RuntimeError:
             if result.outcome == "passed":
                 result._fault("failed", sys.exc_info())
