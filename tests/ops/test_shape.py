@@ -157,6 +157,14 @@ def test_ranges_into_one_place():
             fill(1, 10, 10, out=torch.zeros(1, device=DEVICE).expand(10))
 
 
+def test_dimensions_that_pytorch_does_not_reduce():
+    x = torch.rand((1,) * 65, device=DEVICE)
+    assert 0 <= x.item() < 1
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError, match="64 dims"):
+            torch.zeros((1,) * 65, device=device).sum(0)
+
+
 @pytest.mark.parametrize("shape", [(1,) * 40, (2,) * 18, (2, 1, 3) * 6], ids=["ones", "twos", "mixed"])
 def test_many_dimensions(shape):
     """More dimensions than a launch takes, most of which join."""

@@ -31,6 +31,8 @@ bool draw(Call& call, const Tensor& out, uint16_t distribution, fl_scalar a, fl_
           const Generator& generator) {
   if (!call.claims(FL_ENTRY_RANDOM, distribution, dtype_of(out))) return false;
   if (out.numel() == 0) return true;
+  if (C10_UNLIKELY(out.dim() > Space::kDims) && out.is_contiguous())
+    return draw(call, out.view({-1}), distribution, a, b, generator);
   Space space(out.sizes());
   if (!space.ok()) return false;
   space.add(call.view(out));
