@@ -95,10 +95,10 @@ fl_status scan(const fl_launch* launch, const fl_scan_args* a) {
   if (a->kind < 0 || a->kind >= FL_SCAN_COUNT || !(kKinds[a->kind] >> to & 1)) return FL_UNSUPPORTED;
   if (!(kStorage >> from & 1) || needs_fp64(d, from) || needs_fp64(d, to)) return FL_UNSUPPORTED;
   const bool ordered = a->kind == FL_SCAN_MIN || a->kind == FL_SCAN_MAX;
-  if (ordered && (!a->index || a->index->dtype != FL_I64))
-    return refuse(FL_INVALID, "scan for minima or maxima without an index of int64");
+  if (ordered && a->index && a->index->dtype != FL_I64)
+    return refuse(FL_INVALID, "scan: the index must be int64");
   if (fl_status status = check_axis("scan", a->in, a->axis)) return status;
-  const fl_tensor* tensors[] = {&a->in, &a->out, ordered ? a->index : &a->out};
+  const fl_tensor* tensors[] = {&a->in, &a->out, ordered && a->index ? a->index : &a->out};
   Slices<3> s(tensors, a->axis);
   // Side by side in memory: lanes across.
   // Not for BOOL, whose products came out wrong in lanes on PoCL 3.1; why is not known.
@@ -128,8 +128,8 @@ fl_status scan(const fl_launch* launch, const fl_scan_args* a) {
   for (int stage = parts > 1 ? 0 : 1; stage < 2; ++stage) {
     struct {
       int64_t units, parts, part, n, row, rank, size[FL_MAX_DIMS], stride[3][FL_MAX_DIMS], step[3], offset[3],
-          totals;
-    } p{cells * parts, parts, part, s.n, row, s.space.ndim, {}, {}, {}, {}, 0};
+          totals, has_index;
+    } p{cells * parts, parts, part, s.n, row, s.space.ndim, {}, {}, {}, {}, 0, a->index != nullptr};
     s.fill(p.size, p.stride, p.step);
     Launch l(launch, kernel);
     l.at(2);

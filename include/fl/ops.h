@@ -441,8 +441,9 @@ typedef struct fl_multi_tensor_args {
 
 /* Inclusive scan along the axis: out[i] = in[0] ∘ … ∘ in[i].  Same sizes.  `in`
  * is converted to out's dtype first; the claim's dtype is out's.
- * [SCN-1] MIN, MAX: NaN once met stays.  index (I64, NULL for the others): the
- * position along the axis of the value, the last of equal ones; of NaN the last.
+ * [SCN-1] MIN, MAX: NaN once met stays.  index (I64; NULL where none is asked
+ * for, and for the other kinds): the position along the axis of the value, the
+ * last of equal ones; of NaN the last.
  * [SCN-2] F16 and BF16 are accumulated in F32; integers wrap.
  * LOGSUMEXP (floats): log of the sum of exponentials, stable for large inputs. */
 /* clang-format off */

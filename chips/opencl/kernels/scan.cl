@@ -1,7 +1,7 @@
 // out[i] = in[0] ∘ … ∘ in[i] along an axis. A work-item takes a slice, or LANES slices that lie side by side in memory,
 // or, of few long slices, a part: `stage` 0 then only finds what each part comes to, and 1 starts from what the parts
 // before come to. Macros: A (accumulator), START, STEP(a, v), VALUE(p, i), RESULT(p, i, a); with ORDERED instead of STEP
-// TAKES(a, v): v takes the place of a, and where it was goes to `index`; ACROSS when lanes go across slices.
+// TAKES(a, v): v takes the place of a, and where it was goes to `index` if there is one; ACROSS when lanes go across slices.
 #ifdef ACROSS
 #define LANES 16
 #else
@@ -12,7 +12,7 @@ typedef struct {
   long row;                    // blocks of LANES slices in a row of them
   long rank, size[16], stride[3][16];  // of slices: in, out, index
   long step[3];                        // along the axis
-  long offset[3], totals;
+  long offset[3], totals, has_index;
 } P;
 
 typedef struct {
@@ -30,7 +30,8 @@ typedef struct {
     acc[l] = takes ? v_ : acc[l];                             \
     at[l] = takes ? (place) : at[l];                          \
   }
-#define STORE_WHERE(l, i) STORE_I64(q_index, o[2] + (l) + (i) * p.step[2], at[l]);
+#define STORE_WHERE(l, i) \
+  if (p.has_index) STORE_I64(q_index, o[2] + (l) + (i) * p.step[2], at[l]);
 #else
 #define JOIN(l, v, place)    \
   {                          \
