@@ -5,6 +5,7 @@
 // leaves the old one, or none. What cannot be used is compiled again and replaced.
 #include "library.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "kernel_sources.h"
 
@@ -60,6 +62,22 @@ std::string cache_directory() {
   return path;
 }
 
+// What processes that were killed while writing left behind. Not what one may be writing now, here or
+// elsewhere.
+void remove_leftovers(const std::string& directory) {
+  constexpr time_t kLongAgo = 3600;
+  DIR* entries = ::opendir(directory.c_str());
+  if (!entries) return;
+  while (const dirent* entry = ::readdir(entries)) {
+    const std::string path = directory + "/" + entry->d_name;
+    struct stat about;
+    if (path.find(".bin.") != std::string::npos && ::stat(path.c_str(), &about) == 0 &&
+        about.st_mtime < std::time(nullptr) - kLongAgo)
+      ::unlink(path.c_str());
+  }
+  ::closedir(entries);
+}
+
 std::string build_log(cl_program program, cl_device_id id) {
   size_t n = 0;
   cl.clGetProgramBuildInfo(program, id, CL_PROGRAM_BUILD_LOG, 0, nullptr, &n);
@@ -95,11 +113,23 @@ void Library::end_all() {
   for (Library* l : all_libraries) l->at_exit();
 }
 
+// A thread that still compiles while the process ends would meet what the driver's compiler has torn down.
+// exit() destroys the objects of its own thread before it runs any handler: that is the first that is heard
+// of it. Where another thread than the first ends the process, end_all's registration as a handler has to do.
+struct AtEnd {
+  ~AtEnd() {
+    if (getpid() == gettid()) Library::end_all();
+  }
+  void watch() {}
+};
+thread_local AtEnd at_end;
+
 Library* make_library(Device& device) { return new Library(device); }
 
-Library::Library(Device& d) : device_(d), directory_(cache_directory()) {}
+Library::Library(Device& d) : device_(d), directory_(cache_directory()) { at_end.watch(); }
 
 Kernel* Library::add(Family family, uint64_t key, Source source, bool now) {
+  at_end.watch();
   Entry* e;
   {
     std::lock_guard<std::mutex> guard(adding_);
@@ -181,8 +211,7 @@ void Library::build(Entry& e) {
       wake_.notify_one();
     }
     e.source = {};
-    // Again after each compilation: what the driver's compiler registered meanwhile must run after this, as
-    // the thread may still be compiling.
+    // Again after each compilation: what the driver's compiler registered meanwhile must run after this.
     std::atexit(end_all);
   });
 }
@@ -249,6 +278,7 @@ void Library::start_thread() {
 }
 
 void Library::work() {
+  if (!directory_.empty()) remove_leftovers(directory_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
     // At once, for a process that ends soon, and again when it has run.

@@ -66,6 +66,9 @@ struct Library {
     return add(family, key, make(), false);
   }
 
+  // Ends every library's thread; what it has compiled is kept.
+  static void end_all();
+
  private:
   struct Entry {
     uint64_t key;
@@ -99,7 +102,6 @@ struct Library {
   void work();
   void start_thread();
   void at_exit();
-  static void end_all();
 
   Device& device_;
   std::string directory_;  // of compiled programs; empty: none are kept

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 import torch_fl_opencl
@@ -81,6 +82,74 @@ def test_beside_another_chip():
     )
 
 
+TWO = {"POCL_DEVICES": "pthread pthread"}
+
+
+def test_two_devices():
+    run(
+        """
+        import torch
+        from torch import nn
+        assert torch.cuda.device_count() == 2
+        first, second = torch.arange(6.0, device="opencl:0").view(2, 3), torch.ones(3, 4, device="opencl:1")
+        assert torch.equal(first.to("opencl:1").t().to("opencl:0").cpu(), first.cpu().t())
+        try:
+            first @ second
+        except RuntimeError as error:
+            assert "cuda:0" in str(error) and "cuda:1" in str(error), error
+        else:
+            raise SystemExit("no error")
+
+        # A model with a half on each, and its gradients.
+        torch.manual_seed(0)
+        halves = [nn.Linear(16, 32), nn.Linear(32, 4)]
+        x = torch.randn(8, 16)
+        (halves[1](halves[0](x).relu()) ** 2).sum().backward()
+        wanted = [p.grad.clone() for h in halves for p in h.parameters()]
+        for half, device in zip(halves, ("opencl:0", "opencl:1")):
+            half.zero_grad()
+            half.to(device)
+        out = halves[1](halves[0](x.to("opencl:0")).relu().to("opencl:1"))
+        assert out.device.index == 1
+        (out ** 2).sum().backward()
+        for p, w in zip((p for h in halves for p in h.parameters()), wanted):
+            torch.testing.assert_close(p.grad.cpu(), w)
+
+        # A stream of one waits for an event of the other; each has memory of its own.
+        streams = [torch.cuda.Stream(f"cuda:{i}") for i in (0, 1)]
+        with torch.cuda.stream(streams[0]):
+            big = torch.full((1 << 22,), 2.0, device="opencl:0")
+            big = big.cumsum(0)
+            there = big[-1:].to("opencl:1", non_blocking=True)
+        streams[1].wait_stream(streams[0])
+        with torch.cuda.stream(streams[1]):
+            assert (there * 2).item() == 2 * 2 * (1 << 22)
+        before = torch.cuda.memory_allocated(1)
+        kept = torch.empty(1 << 20, device="opencl:0")
+        assert torch.cuda.memory_allocated(1) == before
+        """,
+        **TWO,
+    )
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_each_of_two_devices_reports_its_faults(device):
+    run(
+        f"""
+        import torch
+        x, other = torch.arange(4.0, device="opencl:{device}"), torch.ones(3, device="opencl:{1 - device}")
+        try:
+            x[torch.tensor([7], device="opencl:{device}")].cpu()
+        except IndexError as error:
+            assert "7" in str(error), error
+        else:
+            raise SystemExit("no error")
+        assert (other + 1).tolist() == [2, 2, 2] and (x + 1).tolist() == [1, 2, 3, 4]
+        """,
+        **TWO,
+    )
+
+
 def test_host_code_cannot_touch_its_memory():
     code = "import ctypes, torch; print(ctypes.string_at(torch.ones(4, device='opencl').data_ptr(), 4))"
     assert run(code, check=False).returncode == -11
@@ -99,6 +168,19 @@ def test_exhaustion():
             else:
                 raise SystemExit("no error")
             assert (kept + torch.ones(1 << 20, device="opencl")).sum().item() == 2 << 20
+        # A batch that does not fit, and half of it.
+        model = torch.nn.Linear(4096, 4096, device="opencl")
+        def step(batch):
+            model.zero_grad()
+            model(torch.ones(batch, 4096, device="opencl")).sum().backward()
+            return model.bias.grad[0].item()
+        try:
+            step(8192)
+        except torch.OutOfMemoryError:
+            pass
+        else:
+            raise SystemExit("no error")
+        assert step(512) == 512
         """,
         FL_OPENCL_MEMORY=str(256 << 20),
     )
@@ -144,6 +226,23 @@ def test_a_damaged_cache_is_compiled_again(tmp_path, damage):
     assert all(f.read_bytes() != before[f] for f in files)
 
 
+def test_killed_while_writing(tmp_path):
+    """However far a process got, the next one computes right, and what it left half-written goes in time."""
+    code = textwrap.dedent(TRAINING) + "print(losses('opencl')[-1])"
+    settings = {**os.environ, **CHIP, "FL_OPENCL_CACHE": str(tmp_path)}
+    for files in (0, 1, 4):
+        victim = subprocess.Popen([sys.executable, "-c", code], env=settings, stdout=subprocess.DEVNULL)
+        while victim.poll() is None and len(list(tmp_path.iterdir())) <= files:
+            time.sleep(0.001)
+        victim.kill()
+        victim.wait()
+    left = tmp_path / "0123456789abcdef.bin.1"
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    said = [run(code, FL_OPENCL_CACHE=cache).stdout for cache in (str(tmp_path), "")]
+    assert said[0] == said[1] and not left.exists()
+
+
 def test_two_processes_and_one_cache(tmp_path):
     code = textwrap.dedent(TRAINING) + "print(losses('opencl'))"
     settings = {**CHIP, "FL_OPENCL_CACHE": str(tmp_path)}
@@ -182,8 +281,8 @@ def test_memory_stays_flat():
         steps(1000)
         time.sleep(5)  # what is worth a kernel of its own is being compiled
         steps(1000)
-        device, host = torch.cuda.memory_allocated(), resident()
-        steps(4000)
-        assert torch.cuda.memory_allocated() == device
+        device, host = (torch.cuda.memory_allocated(), torch.cuda.memory_reserved()), resident()
+        steps(10000)
+        assert (torch.cuda.memory_allocated(), torch.cuda.memory_reserved()) == device
         assert resident() - host < 8 << 20, resident() - host
     """)
