@@ -3,6 +3,7 @@
 # make opdb   every dtype and sample of PyTorch's operator database; takes hours
 # make test-opencl  the conformance kit and PyTorch on chips/opencl; needs an OpenCL driver (apt: pocl-opencl-icd)
 # make bench  side by side with PyTorch's CPU device; writes benchmarks/RESULTS.md and OPERATORS.md
+# make bench-opencl  chips/opencl side by side with its driver, CLBlast (apt: libclblast1), sim and PyTorch's CPU device
 # make fuzz   random programs against the CPU, for FUZZ_SECONDS=1800
 # make lint   formatting and static checks alone, clang-tidy among them
 # make clean  remove what was built; the environment stays
@@ -30,7 +31,7 @@ SANITIZED_ADDRESS := abi_layout_test allocator_test config_test program_test reg
                      sim_core_test sim_copy_test sim_opcodes_test
 SANITIZED_THREAD := allocator_test config_test program_test registry_test runtime_test sim_core_test
 
-.PHONY: demo test test-opencl opdb bench fuzz lint tidy install clean
+.PHONY: demo test test-opencl opdb bench bench-opencl fuzz lint tidy install clean
 
 demo: $(VENV)/installed
 	$(BIN)/torch-fl run examples/train_resnet.py
@@ -70,8 +71,11 @@ FUZZ_PROGRAMS ?= 100000000
 fuzz: $(VENV)/installed $(VENV)/test-ready
 	$(BIN)/python -W ignore tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --programs $(FUZZ_PROGRAMS) --jobs $(JOBS)
 
-test-opencl: $(VENV)/installed $(VENV)/test-ready
+$(VENV)/opencl: $(VENV)/ready $(shell find chips/opencl include \( -name build -o -name "*.so" -o -name fl-opencl-query -o -name __pycache__ \) -prune -o -type f -print)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --force-reinstall ./chips/opencl
+	touch $@
+
+test-opencl: $(VENV)/installed $(VENV)/test-ready $(VENV)/opencl
 	$(BIN)/fl-kit "$$($(BIN)/python -c 'import torch_fl_opencl; print(*torch_fl_opencl.libraries())')"
 	$(BIN)/pytest chips/opencl/tests
 
@@ -81,6 +85,11 @@ opdb: $(VENV)/installed $(VENV)/test-ready
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/ops.py --out benchmarks/OPERATORS.md
+
+bench-opencl: $(VENV)/installed $(VENV)/opencl
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S chips/opencl -B build-opencl -G Ninja > /dev/null
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build-opencl --target fl-opencl-benchmark
+	$(BIN)/python benchmarks/opencl.py --program build-opencl/fl-opencl-benchmark
 
 lint: $(VENV)/test-ready tidy
 	$(BIN)/ruff check .
@@ -103,4 +112,4 @@ build-tidy/%.passed: % .clang-tidy $(shell find src include kit chips -name '*.h
 	@mkdir -p $(@D) && touch $@
 
 clean:
-	rm -rf build build-* dist torch_fl/_bridge_*.so torch_fl/chips torch_fl/lib .venv*/installed
+	rm -rf build build-* dist torch_fl/_bridge_*.so torch_fl/chips torch_fl/lib .venv*/installed .venv*/opencl

@@ -39,6 +39,19 @@ def row(name: str, ours: str, theirs: str, ratio: str, bound: str) -> None:
     print(f"{name:44} {ours:>14} {theirs:>14} {ratio:>8}   wanted {bound}", flush=True)
 
 
+def write(path: Path, command: str, ours: str, theirs: str) -> None:
+    """The rows so far as a table."""
+    lines = [
+        "# Results", "",
+        f"Written by `{command}` on {datetime.date.today()}: {processor()}, {os.cpu_count()} cores, "
+        f"PyTorch {torch.__version__}, Python {platform.python_version()}.", "",
+        f"| measured | {ours} | {theirs} | ratio | wanted |", "|---|---|---|---|---|",
+        *(f"| {' | '.join(r)} |" for r in ROWS), "",
+    ]  # fmt: skip
+    path.write_text("\n".join(lines))
+    print(f"\nwritten to {path}")
+
+
 # ------------------------------------------------------------------ host time of small operators
 def host_ns(call, calls: int) -> float:
     """Nanoseconds on the host of one call, the device's queue being emptied outside the clock."""
@@ -95,19 +108,21 @@ def bare_layer() -> None:
 
 
 # ------------------------------------------------------------------ training steps
-def training(name: str, make: Maker, bound: float, pairs: int) -> float:
-    """Throughput against the CPU; returns seconds of our step."""
-    steps = {device: make(device) for device in ("fl", "cpu")}
-    losses = {device: [step().item() for _ in range(5)] for device, step in steps.items()}
-    worst = max(abs(o - c) / abs(c) for o, c in zip(losses["fl"], losses["cpu"], strict=True))
+def training(
+    name: str, make: Maker, bound: float, pairs: int, devices: tuple[str, str] = ("fl", "cpu")
+) -> float:
+    """Throughput of the first device against the second; returns seconds of the first one's step."""
+    steps = [make(device) for device in devices]
+    losses = [[step().item() for _ in range(5)] for step in steps]
+    worst = max(abs(o - c) / abs(c) for o, c in zip(*losses, strict=True))
     times = []
     for _ in range(pairs):
-        seconds = {}
-        for device, step in steps.items():
+        seconds = []
+        for step in steps:
             start = time.perf_counter()
             step().item()
-            seconds[device] = time.perf_counter() - start
-        times.append((seconds["fl"], seconds["cpu"]))
+            seconds.append(time.perf_counter() - start)
+        times.append(seconds)
     ratio = statistics.median(c / o for o, c in times)
     ours, theirs = (statistics.median(t[i] for t in times) for i in (0, 1))
     row(
@@ -200,15 +215,7 @@ def main() -> None:
         memory("ResNet-50 step", resnet50_step)
         memory("GPT-2-small step", gpt2_step)
     if args.only == ".":
-        lines = [
-            "# Results", "",
-            f"Written by `make bench` on {datetime.date.today()}: {processor()}, {os.cpu_count()} cores, "
-            f"PyTorch {torch.__version__}, Python {platform.python_version()}.", "",
-            "| measured | sim chip | PyTorch's CPU device | ratio | wanted |", "|---|---|---|---|---|",
-            *(f"| {' | '.join(r)} |" for r in ROWS), "",
-        ]  # fmt: skip
-        Path(args.out).write_text("\n".join(lines))
-        print(f"\nwritten to {args.out}")
+        write(Path(args.out), "make bench", "sim chip", "PyTorch's CPU device")
 
 
 if __name__ == "__main__":
