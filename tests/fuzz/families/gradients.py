@@ -35,7 +35,7 @@ def more_gradients(g):
     index = index_line(g, size, 4, device)
     bodies = [
         f"x.index_select({d}, {index})", f"x.index_add({d}, {index}, x.index_select({d}, {index}))", "x.log_softmax(-1)",
-        f"x.std({d})", f"x.logsumexp({d})", "(x.tanh() * 0.1 + 1).prod()", f"x.cumprod({d})", f"x.cummax({d})[0]", "x.roll(1)",
+        f"x.std({d})", f"x.logsumexp({d})", "(x.flatten()[:8].tanh() * 0.1 + 1).prod()", f"x.cumprod({d})", f"x.cummax({d})[0]", "x.roll(1)",
         f"x.norm(dim={d})", f"torch.var_mean(x, {d})[0]", "x.flip(0)", "x.diff(dim=0)",
         "torch.where(x > 0, x, x * 2)", "x.clamp(-1, 1)", "torch.maximum(x, x.flip(0))", "F.pad(x, (1, 2))",
         "torch.hypot(x, x + 3)", "torch.atan2(x, x + 3)", "torch.lerp(x, x * 2, 0.3)", "x.to(torch.float64)", "x.mT @ x" if t.dim() > 1 else "x",
