@@ -1,0 +1,2 @@
+NUM_LINES = {"train": 256, "valid": 64}
+URL: dict[str, str] = {}

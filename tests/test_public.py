@@ -1,0 +1,127 @@
+"""The command that runs public scripts, on a repository of our own; and what stands in for downloads."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PUBLIC = Path(__file__).resolve().parent / "public"
+
+ADDER = """
+import sys
+import torch
+from mingpt import SEED
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.manual_seed(SEED)
+weight = torch.randn(4, 4).to(device).requires_grad_()
+loss = weight.square().sum()
+loss.backward()
+print(f"train loss {9.0:.5f}")
+print(f"train loss {loss.item() + LOSS_ON_THE_CHIP * (device == 'cuda'):.5f}")
+open("model.pt", "w").close()
+"""
+
+
+@pytest.fixture(scope="module")
+def modules():
+    sys.path.insert(0, str(PUBLIC))
+    try:
+        import data
+        import scripts
+
+        yield scripts, data
+    finally:
+        sys.path.remove(str(PUBLIC))
+
+
+def run(folder, *arguments):
+    return subprocess.run(
+        [
+            sys.executable,
+            PUBLIC / "run.py",
+            "--from",
+            folder,
+            "--keep",
+            folder / "work",
+            *map(str, arguments),
+        ],
+        env={**os.environ, "XDG_CACHE_HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+
+
+def repository(folder, off):
+    (folder / "minGPT/projects/adder").mkdir(parents=True)
+    (folder / "minGPT/mingpt.py").write_text("SEED = 3\n")
+    (folder / "minGPT/projects/adder/adder.py").write_text(f"LOSS_ON_THE_CHIP = {off}\n{ADDER}")
+
+
+def test_command(tmp_path):
+    repository(tmp_path, off=0)
+    before = sorted(tmp_path.glob("minGPT/**/*.py"))
+    done = run(tmp_path, "--only", "adder, dropout", "dcgan", "--out", tmp_path / "page.md")
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "page.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith("| minGPT adder, dropout |")]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert len(cells) == 10 and cells[3] == "chip" and cells[6] == cells[7] != "9" and cells[9] == "none"
+    if not importlib.util.find_spec("torchvision"):
+        assert re.search(r"\| dcgan \|.*\| needs torchvision \|", page)
+    assert re.search(r"\| gcn \|.*\| not asked for \|", page)
+    assert sorted(tmp_path.glob("minGPT/**/*.p[yt]")) == before
+
+
+def test_another_loss_is_told(tmp_path):
+    repository(tmp_path, off=5)
+    done = run(tmp_path, "--only", "adder, dropout", "--out", tmp_path / "page.md")
+    assert done.returncode == 1 and "away from it" in done.stdout
+    assert not (tmp_path / "page.md").exists()
+
+
+def test_table(modules):
+    scripts, _ = modules
+    names = [s.name for s in scripts.SCRIPTS]
+    assert len(set(names)) == len(names)
+    for script in scripts.SCRIPTS:
+        assert script.repository in scripts.REPOSITORIES and re.compile(script.final).groups == 1
+        assert (script.data == "none") == (
+            script.prepare is None and not script.stand_ins
+        ) or script.data == "the script's own"
+
+
+def test_stand_ins(modules, tmp_path, monkeypatch):
+    _, data = modules
+    monkeypatch.syspath_prepend(PUBLIC / "path")
+    monkeypatch.setenv("STAND_INS", str(tmp_path))
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("requests", "torchtext")]:
+        monkeypatch.delitem(sys.modules, name)
+    data.cora(tmp_path, tmp_path)
+    import tarfile
+
+    import requests
+    from torchtext.datasets import Multi30k
+    from torchtext.vocab import build_vocab_from_iterator
+
+    with (
+        requests.get("https://somewhere/cora.tgz", stream=True) as served,
+        tarfile.open(fileobj=served.raw, mode="r:gz") as archive,
+    ):
+        archive.extractall(tmp_path, filter="data")
+    papers = [line.split("\t") for line in (tmp_path / "cora/cora.content").read_text().splitlines()]
+    cites = [line.split("\t") for line in (tmp_path / "cora/cora.cites").read_text().splitlines()]
+    assert len(papers) > 1600 and {len(p) for p in papers} == {102} and len({p[-1] for p in papers}) == 7
+    assert {name for pair in cites for name in pair} <= {p[0] for p in papers}
+    assert all("1" in p[1:-1] for p in papers)
+    pairs = Multi30k("train", ("de", "en"))
+    vocabulary = build_vocab_from_iterator((p[1].split() for p in pairs), 1, ["<unk>", "<pad>"], True)
+    vocabulary.set_default_index(0)
+    assert vocabulary(["<pad>", "never", "seen"]) == [1, 0, 0] and len(pairs) == 256
+    for name in ("requests", "torchtext"):
+        for module in [m for m in sys.modules if m.partition(".")[0] == name]:
+            monkeypatch.delitem(sys.modules, module)
