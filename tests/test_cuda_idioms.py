@@ -540,18 +540,21 @@ def test_44_pinned_tensors():
 
 
 def test_45_cudnn_settings():
-    cudnn = torch.backends.cudnn
-    before = cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32
-    assert cudnn.enabled  # scripts assert it
-    cudnn.enabled = cudnn.benchmark = cudnn.deterministic = True
-    cudnn.allow_tf32 = False
-    assert cudnn.benchmark and cudnn.deterministic and not cudnn.allow_tf32
-    cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32 = before
-    with cudnn.flags(enabled=False, deterministic=True, benchmark=False):
-        assert not cudnn.enabled
-        nn.Conv2d(1, 1, 3).cuda()(torch.ones(1, 1, 4, 4, device="cuda"))
-    assert cudnn.enabled
-    cudnn.version()
+    # Apart: PyTorch's own test utilities, where another test has imported them, forbid to set these.
+    code = """
+        import torch
+        cudnn = torch.backends.cudnn
+        assert cudnn.enabled  # scripts assert it
+        cudnn.enabled = cudnn.benchmark = cudnn.deterministic = True
+        cudnn.allow_tf32 = False
+        assert cudnn.benchmark and cudnn.deterministic and not cudnn.allow_tf32
+        with cudnn.flags(enabled=False, deterministic=True, benchmark=False):
+            assert not cudnn.enabled
+            torch.nn.Conv2d(1, 1, 3).cuda()(torch.ones(1, 1, 4, 4, device="cuda"))
+        assert cudnn.enabled
+        cudnn.version()
+    """
+    run_child(code, FL_CUDA_VIEW="1")
 
 
 def test_46_matmul_settings():

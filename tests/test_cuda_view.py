@@ -272,7 +272,7 @@ def test_what_is_touched_beside_torch_cuda():
     """In Python two attributes; below three more (is_cuda, cuda, type of a tensor) the bridge answers."""
     from torch_fl import comm, cuda_view
 
-    own = {torch.cuda, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda._utils,
+    own = {torch.cuda, torch.cuda.graphs, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda._utils,
            torch.cuda.nvtx, torch.cuda.profiler, torch.fl}  # fmt: skip
     others = {
         f"{owner.__name__}.{name}"

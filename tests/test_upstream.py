@@ -1,14 +1,20 @@
 """The program that runs PyTorch's own tests: each way in which one may end, on files of the same form."""
 
+import importlib.util
 import pathlib
 import sys
 import types
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "upstream"))
-import exclusions
-import run
+UPSTREAM = pathlib.Path(__file__).parent / "upstream"
+sys.path.insert(0, str(UPSTREAM))
+import exclusions  # noqa: E402 - its folder is known by now
+
+# By its path: other tests have a program of the name run, too.
+spec = importlib.util.spec_from_file_location("upstream_run", UPSTREAM / "run.py")
+run = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(run)
 
 FILE = """
 import os

@@ -44,8 +44,6 @@ _SAME_NAME = """
     get_rng_state set_rng_state get_rng_state_all set_rng_state_all _set_rng_state_offset
     _get_rng_state_offset manual_seed manual_seed_all seed seed_all initial_seed default_generators
     _get_generator _initialized op_report reset_op_report get_amp_supported_dtype
-    BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
-    ShortTensor
 """.split()
 # Of torch.cuda.memory alone: what memory profilers call.
 _SAME_MEMORY_NAME = """

@@ -27,7 +27,7 @@ struct FileSetting {
 // Throws an Error that names the file, and the line that cannot be understood.
 std::vector<FileSetting> read_config_file(const std::string& path);
 
-// Where a setting's value comes from: "default", "FL_LOG", "/work/torch-fl.toml:3", "torch.fl.config".
+// Where a setting's value comes from: "default", "FL_LOG", "torch-fl.toml:3", "torch.fl.config".
 std::string setting_source(const std::string& name);
 
 }  // namespace fl
