@@ -421,7 +421,7 @@ std::string Graph::dot() const {
     for (const fl_tensor* t : nodes_[i]->shown) {
       text += "\\n[";
       for (int d = 0; d < t->ndim; ++d) text += (d ? ", " : "") + std::to_string(t->sizes[d]);
-      text += "]";
+      text += ']';
     }
     text += "\"];\n";
     if (i) text += "  n" + std::to_string(i - 1) + " -> n" + std::to_string(i) + ";\n";
