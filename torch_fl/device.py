@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -121,8 +120,7 @@ class device_of(device):
         super().__init__(obj.get_device() if obj.device.type == torch.device("fl").type else -1)
 
 
-@dataclass(frozen=True)
-class DeviceProperties:
+class DeviceProperties(NamedTuple):  # a dataclass costs import torch ten times as much
     """What a chip says about a device, with the names of torch.cuda's properties.
 
     What the chip ABI does not tell of a device (its caches, clocks, registers) is 0.

@@ -30,7 +30,6 @@ from .device import (
     _maybe_exchange_device as _maybe_exchange_device,
 )
 from .graphs import *  # noqa: F403
-from .legacy_types import *  # noqa: F403
 from .memory import *  # noqa: F403
 from .random import *  # noqa: F403
 from .random import (
@@ -50,10 +49,15 @@ from .streams import _set_stream_by_id as _set_stream_by_id
 
 
 def __getattr__(name: str):
-    # Needs ctypes, which import torch should not pay for.
+    # What import torch should not pay for: sim needs ctypes, and the legacy types are two dozen classes.
     if name == "sim":
         from . import sim
 
         globals()["sim"] = sim
         return sim
+    if name.endswith(("Tensor", "Storage")):
+        from . import legacy_types
+
+        if name in legacy_types.__all__:
+            return getattr(legacy_types, name)
     raise AttributeError(f"module 'torch.fl' has no attribute {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from . import _native, coverage
+from . import _native
 
 TIERS = ("native", "composed", "fallback")
 
@@ -42,6 +42,8 @@ def reset_op_report() -> None:
 
 def format_op_report(report: dict[str, OpCounts] | None = None, limit: int | None = None) -> str:
     """A table for a person: fallbacks first, then by number of calls."""
+    from . import coverage  # needs modules that import torch should not pay for
+
     if report is None:
         report = op_report()
     if not report:
