@@ -9,22 +9,11 @@ import warnings
 import pytest
 import torch
 from child import run_child
+from idioms import old_ways, two_devices, view  # noqa: F401 - a fixture for each test
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import torch_fl
-
-two_devices = pytest.mark.skipif(torch.fl.device_count() < 2, reason="needs FL_SIM_DEVICES=2")
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*deprecated:FutureWarning", "ignore:.*deprecated:UserWarning"
-)
-
-
-@pytest.fixture(autouse=True)
-def view():
-    with torch_fl.cuda_view():
-        yield
-        torch.cuda.set_device(0)
+pytestmark = old_ways
 
 
 def reloaded(thing, **how):
