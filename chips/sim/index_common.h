@@ -104,15 +104,26 @@ class IndexWalk {
   }
 
  private:
+  static constexpr int64_t kBlock = 512;
+
   void part(const Space<kIndexOperands>& s, int cut, int64_t begin) {
     int64_t base[kIndexOperands] = {};
     if (begin)
       for (int k = 0; k < s.n; ++k) base[k] = begin * s.stride[cut][k];
     bool one_offset = true;  // no index varies along the innermost dimension
     for (int k = 0; k < n_; ++k) one_offset &= s.inner_stride(2 + k) == 0;
-    Cursor<kIndexOperands> cursor(s, 0, 1);
-    const int64_t rows = s.points() / s.inner_size(), inner = s.inner_size();
-    for (int64_t r = 0; r < rows; ++r, cursor.advance(1)) {
+    const int64_t inner = s.inner_size();
+    // Rows that share their indices have them resolved once; the order of a scatter's values stays.
+    const int outer = s.ndim - 2;
+    int64_t shared = 1, from_row = 0, to_row = 0;
+    if (!one_offset && outer >= 0 && (gathers_ || inner <= kBlock)) {
+      bool same = true;
+      for (int k = 0; k < n_; ++k) same &= s.stride[outer][2 + k] == 0;
+      if (same) shared = s.size[outer], from_row = s.stride[outer][0], to_row = s.stride[outer][1];
+    }
+    Cursor<kIndexOperands> cursor(s, 0, shared > 1 ? 2 : 1);
+    const int64_t groups = s.points() / (shared * inner);
+    for (int64_t g = 0; g < groups; ++g, cursor.advance(1)) {
       const char* from = from_ + base[0] + cursor.offset[0];
       char* to = to_ + base[1] + cursor.offset[1];
       if (one_offset) {
@@ -122,13 +133,15 @@ class IndexWalk {
               s.inner_stride(0), nullptr, nullptr, inner);
         continue;
       }
-      int64_t offsets[512];
-      for (int64_t j = 0; j < inner; j += 512) {
-        const int64_t m = std::min<int64_t>(512, inner - j);
+      int64_t offsets[kBlock];
+      for (int64_t j = 0; j < inner; j += kBlock) {
+        const int64_t m = std::min(kBlock, inner - j);
         std::fill(offsets, offsets + m, 0);
         if (!resolve(s, base, cursor, j, m, offsets)) return;
-        move_(to + j * s.inner_stride(1), s.inner_stride(1), from + j * s.inner_stride(0), s.inner_stride(0),
-              gathers_ ? nullptr : offsets, gathers_ ? offsets : nullptr, m);
+        for (int64_t r = 0; r < shared; ++r)
+          move_(to + r * to_row + j * s.inner_stride(1), s.inner_stride(1),
+                from + r * from_row + j * s.inner_stride(0), s.inner_stride(0), gathers_ ? nullptr : offsets,
+                gathers_ ? offsets : nullptr, m);
       }
     }
   }

@@ -65,6 +65,7 @@ void move(char* to, int64_t to_stride, const char* from, int64_t from_stride, co
   constexpr int64_t size = sizeof(T);
   if (from_offsets) {
     if (from_stride == 0 && to_stride == size) {
+#pragma GCC unroll 8
       for (int64_t j = 0; j < n; ++j) put(to + j * size, take<T>(from + from_offsets[j]));
     } else {
       for (int64_t j = 0; j < n; ++j)
