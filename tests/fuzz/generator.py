@@ -73,14 +73,16 @@ class Generator:
         return self.rng.choice(["0", "1", "-1", "2", "0.5", "-1.5", "3", "1e-3"])
 
     # ------------------------------------------------------------------ writing
-    def add(self, expression: str, *uses: str, writes=(), kind="exact", terms=1, makes=True) -> bool:
+    def add(
+        self, expression: str, *uses: str, writes=(), kind="exact", terms=1, factors=1, makes=True
+    ) -> bool:
         """One more line, if the CPU takes it; what it refuses has to be refused by the device too."""
         device = self.device_of[uses[0]] if uses else 0
         name = self.new() if makes else None
         line = f"{name} = {expression}" if makes else expression
         if uses and self.rng.random() < 0.08:
             line = f"with side({device}, {self.rng.randrange(2)}): {line}"
-        step = Step(line, (name,) if makes else (), tuple(uses), tuple(writes), kind, terms)
+        step = Step(line, (name,) if makes else (), tuple(uses), tuple(writes), kind, terms, factors)
         try:
             exec(line, self.environment)
         except Exception as error:

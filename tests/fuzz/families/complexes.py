@@ -37,7 +37,8 @@ def complex_reductions(g):
     name = g.rng.choice(("sum", "mean", "prod", "norm", "cumsum", "cumprod", "var", "std"))
     if name.startswith("cum") and not dim:
         return False
-    return g.add(f"torch.{name}({a}{dim})", a, kind="accumulated", terms=256 * t.numel())
+    factors = t.numel() if name.endswith("prod") else 1
+    return g.add(f"torch.{name}({a}{dim})", a, kind="accumulated", terms=256 * t.numel(), factors=factors)
 
 
 @maker(1)

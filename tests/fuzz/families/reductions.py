@@ -27,6 +27,7 @@ def reduction(g):
         a,
         kind="accumulated",
         terms=t.numel() * (64 if name in ("var", "std", "prod") else 1),
+        factors=t.numel() if name == "prod" else 1,
     )
 
 
@@ -64,8 +65,13 @@ def scan(g):
     if not a:
         return False
     name = g.rng.choice(("cumsum", "cumprod", "logcumsumexp", "softmax", "log_softmax"))
+    count = max(1, g.tensor(a).numel())
     return g.add(
-        f"torch.{name}({a}, dim={g.axis(a)})", a, kind="accumulated", terms=64 * max(1, g.tensor(a).numel())
+        f"torch.{name}({a}, dim={g.axis(a)})",
+        a,
+        kind="accumulated",
+        terms=64 * count,
+        factors=count if name == "cumprod" else 1,
     )
 
 
@@ -179,4 +185,5 @@ def segments(g):
         a,
         kind="accumulated",
         terms=64 * t.numel(),
+        factors=t.numel() if name == "prod" else 1,
     )
