@@ -289,6 +289,99 @@ void store_lines(const A* from, char* const* lines, int count, int64_t step, int
     }
 }
 
+// ------------------------------------------------------------------ real lines
+// Whether number i of the lines is one vector.
+template <class A>
+bool numbers_side_by_side(const char* const* lines) {
+  for (int l = 1; l < lanes<A>; ++l)
+    if (lines[l] != lines[0] + l * int64_t(sizeof(A))) return false;
+  return true;
+}
+
+template <class A>
+void load_real(const char* const* lines, int64_t step, int64_t n, bool pairs, A* to) {
+  constexpr int W = lanes<A>, V = 2 * W;
+  if (pairs && step == int64_t(sizeof(A))) {
+    load_lines<A>(lines, 2 * step, n, false, to);
+    return;
+  }
+  const int64_t stride = pairs ? 2 * step : step;
+  const bool whole = numbers_side_by_side<A>(lines);
+  for (int64_t i = 0; i < n; ++i, to += V)
+    for (int part = 0; part < 2; ++part) {
+      A* place = to + part * W;
+      const int64_t from = i * stride + part * step;
+      if (part && !pairs) store(place, splat(A(0)));
+      else if (whole) store(place, load(reinterpret_cast<const A*>(lines[0] + from)));
+      else
+        for (int l = 0; l < W; ++l) place[l] = *reinterpret_cast<const A*>(lines[l] + from);
+    }
+}
+
+template <class A>
+void store_real(const A* from, char* const* lines, int count, int64_t step, int64_t n, bool pairs, A scale) {
+  constexpr int W = lanes<A>, V = 2 * W;
+  if (pairs && step == int64_t(sizeof(A))) {
+    store_lines<A>(from, lines, count, 2 * step, n, true, scale);
+    return;
+  }
+  const int64_t stride = pairs ? 2 * step : step;
+  const bool whole = count == W && numbers_side_by_side<A>(lines);
+  const Vec<A> factor = splat(scale);
+  for (int64_t i = 0; i < n; ++i, from += V)
+    for (int part = 0; part < (pairs ? 2 : 1); ++part) {
+      const A* place = from + (1 - part) * W;
+      const int64_t to = i * stride + part * step;
+      if (whole) store(reinterpret_cast<A*>(lines[0] + to), Vec<A>(load(place) * factor));
+      else
+        for (int l = 0; l < count; ++l) *reinterpret_cast<A*>(lines[l] + to) = place[l] * scale;
+    }
+}
+
+template <class A>
+void split(A* x, const A* roots, int64_t n) {
+  constexpr int64_t V = 2 * lanes<A>;
+  const Complex<A> first = load_value(x);
+  const Vec<A> zero = splat(A(0)), sum = first.re + first.im, difference = first.re - first.im;
+  store_value(x, Complex<A>{sum + sum, zero});
+  store_value(x + n * V, Complex<A>{difference + difference, zero});
+  for (int64_t k = 1; 2 * k <= n; ++k) {
+    const Complex<A> a = load_value(x + k * V), b = load_value(x + (n - k) * V);
+    const Complex<A> e = {a.re + b.re, a.im - b.im};
+    const Complex<A> t =
+        times(Complex<A>{a.im + b.im, b.re - a.re}, splat(roots[2 * k]), splat(roots[2 * k + 1]));
+    store_value(x + k * V, e + t);
+    store_value(x + (n - k) * V, Complex<A>{e.re - t.re, t.im - e.im});
+  }
+}
+
+template <class A>
+void join(A* x, const A* roots, int64_t n) {
+  constexpr int64_t V = 2 * lanes<A>;
+  auto put = [&](int64_t i, Complex<A> c) { store_value(x + i * V, Complex<A>{c.im, c.re}); };
+  const Complex<A> first = load_value(x);
+  if (n % 2) {
+    put(0, {first.re, splat(A(0))});
+    for (int64_t k = 1; 2 * k < n; ++k) {
+      const Complex<A> a = load_value(x + k * V);
+      put(k, a), put(n - k, {a.re, -a.im});
+    }
+    return;
+  }
+  const int64_t m = n / 2;
+  const Complex<A> last = load_value(x + m * V);
+  put(0, {first.re + last.re, first.re - last.re});
+  for (int64_t k = 1; 2 * k <= m; ++k) {
+    const Complex<A> a = load_value(x + k * V), b = load_value(x + (m - k) * V);
+    const Complex<A> e = {a.re + b.re, a.im - b.im};
+    // i × conj w × (a - conj b)
+    const Complex<A> d =
+        times(Complex<A>{a.re - b.re, a.im + b.im}, splat(roots[2 * k + 1]), splat(roots[2 * k]));
+    put(k, e + d);
+    put(m - k, {e.re - d.re, d.im - e.im});
+  }
+}
+
 // --------------------------------------------------------------------- products
 template <class A>
 void multiply(A* x, const A* factors, int64_t n) {
@@ -318,8 +411,9 @@ void multiply_line(const A* from, const A* factors, A* to, int64_t n, A scale) {
 }
 
 template <class A>
-constexpr FftKernels<A> kKernels = {lanes<A>,    load_lines<A>, store_lines<A>,  transform<A>,
-                                    multiply<A>, twiddle<A>,    multiply_line<A>};
+constexpr FftKernels<A> kKernels = {lanes<A>,      load_lines<A>, store_lines<A>,  load_real<A>,
+                                    store_real<A>, split<A>,      join<A>,         transform<A>,
+                                    multiply<A>,   twiddle<A>,    multiply_line<A>};
 
 }  // namespace
 

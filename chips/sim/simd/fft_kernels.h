@@ -31,6 +31,17 @@ struct FftKernels {
   void (*load)(const char* const* lines, int64_t step, int64_t n, bool swap, A* to);
   // The first `count` lanes, times scale.
   void (*store)(const A* from, char* const* lines, int count, int64_t step, int64_t n, bool swap, A scale);
+  // Real lines: value i of the buffer is numbers 2i and 2i + 1 of the line (`pairs`), or number i and 0.
+  void (*load_real)(const char* const* lines, int64_t step, int64_t n, bool pairs, A* to);
+  // Numbers 2i and 2i + 1 of the line are the imaginary and the real part of value i, or i is the imaginary
+  // one.
+  void (*store_real)(const A* from, char* const* lines, int count, int64_t step, int64_t n, bool pairs,
+                     A scale);
+  // The spectrum of real lines, twice over, from that of their pairs (fft_real.cpp): n values become n + 1.
+  void (*split)(A* x, const A* roots, int64_t n);
+  // From n/2 + 1 values of the spectrum of n real numbers to what is transformed back: n/2 values (n even) or
+  // n, real and imaginary parts exchanged.
+  void (*join)(A* x, const A* roots, int64_t n);
   // Returns which of the two buffers has the result; x is the input.
   A* (*transform)(const FftPass<A>* passes, int n_passes, A* x, A* y);
   // x[i] *= factors[i], one complex factor for all lanes.

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "bridge/ops/programs.h"
-#include "program/expr.h"
 
 namespace fl::bridge {
 namespace {
@@ -157,87 +156,13 @@ void mirror(const Tensor& full, IntArrayRef dims, int64_t half) {
   to.select(-1, 1).copy_(-from.select(-1, 1));
 }
 
-// ---------------------------------------------------------------- real lines
-// A real line of even length n is a complex one z of m = n/2: Z = transform of z,
-//   X[k] = (Z[k] + conj Z[m-k])/2 + w[k] × (Z[k] - conj Z[m-k])/2i,  w[k] = exp(-2πi k/n), Z[m] = Z[0],
-// and back, twice over:  Z[k] = (X[k] + conj X[m-k]) + i conj w[k] × (X[k] - conj X[m-k]).
-bool packs(const Call& call, ScalarType complex, int64_t last, int64_t ndim, int64_t n) {
-  return n % 2 == 0 && last == ndim - 1 && call.claims(FL_ENTRY_FFT, FL_ANY, to_dtype(complex));
-}
-
-// The program over out [..., p], in [..., m + 1] and its mirror image, w, and where k is not 0.
-bool combine(Call& call, bool inverse, const Tensor& out, const Tensor& in, double n) {
-  static Programs programs;
-  const int64_t m = in.size(-1) - 1, p = out.size(-1);
-  ScalarType real = c10::toRealValueType(in.scalar_type());
-  const uint8_t memory = to_dtype(real);
-  const fl_program* program = programs.get(key_of(memory, inverse), [&](Builder& b) {
-    auto load = [&](int i) { return Expr{&b, b.load(i, memory)}; };
-    Expr a = load(0), bi = load(1), c = load(2), d = load(3), wr = load(4), wi = load(5);
-    if (inverse) {
-      Expr inner = load(6) != 0;
-      bi = select(inner, bi, bi.like(0)), d = select(inner, d, d.like(0));
-      Expr or_ = (a - c) * wr + (bi + d) * wi, oi = (bi + d) * wr - (a - c) * wi;
-      b.store(0, (a + c - oi).v, memory);
-      b.store(1, (bi - d + or_).v, memory);
-    } else {
-      Expr or_ = (bi + d) * 0.5, oi = (c - a) * 0.5;
-      b.store(0, ((a + c) * 0.5 + wr * or_ - wi * oi).v, memory);
-      b.store(1, ((bi - d) * 0.5 + wr * oi + wi * or_).v, memory);
-    }
-  });
-  const bool wide = call.claims(FL_ENTRY_POINTWISE, FL_OP_COS, FL_F64) &&
-                    call.claims(FL_ENTRY_POINTWISE, FL_OP_SIN, FL_F64);
-  Tensor k = at::arange(m + 1, in.options().dtype(wide ? at::kDouble : at::kFloat)),
-         angle = k * (-2 * M_PI / n);
-  Tensor turns[] = {angle.cos().to(real), angle.sin().to(real), k.to(real)};
-  Tensor to = at::view_as_real(out), from = at::view_as_real(in);
-  Tensor parts[] = {to.select(-1, 0), to.select(-1, 1), from.select(-1, 0), from.select(-1, 1)};
-  Space space(out.sizes());
-  if (!space.ok()) return false;
-  for (int i = 0; i < 4; ++i) {
-    parts[i] = parts[i].narrow(-1, 0, p);
-    space.add(call.view(parts[i]));
-  }
-  for (int i = 2; i < 4; ++i) {
-    at::DimVector strides(parts[i].strides());
-    char* end = static_cast<char*>(const_cast<void*>(parts[i].const_data_ptr())) +
-                m * strides.back() * static_cast<int64_t>(parts[i].element_size());
-    strides.back() = -strides.back();
-    space.add(end, memory, strides.data());
-  }
-  for (int i = 0; i < (inverse ? 3 : 2); ++i) {
-    turns[i] = turns[i].narrow(0, 0, p);
-    space.add(call.view(turns[i]));
-  }
-  if (!space.finish()) return false;
-  fl_pointwise_args args{program, space.tensors(2), space.tensors(), nullptr};
-  return call.native(call.chip().op.pointwise, args, {space.tensors(), space.tensors(2)});
-}
-
-bool packed_forward(Call& call, const Tensor& self, const Tensor& half, double scale) {
-  const int64_t n = self.size(-1), m = n / 2;
-  at::DimVector sizes(self.sizes());
-  sizes.back() = m;
-  sizes.push_back(2);
-  Tensor whole = self.contiguous();
-  if (whole.storage_offset() % 2) whole = whole.clone();  // pairs begin at even places
-  Tensor z = at::view_as_complex(whole.view(sizes));
-  Tensor spectrum = empty_like(self, half.sizes(), half.scalar_type()), body = spectrum.narrow(-1, 0, m);
-  if (!transform_dim(call, z, body, self.dim() - 1, scale, false)) return false;
-  Tensor pairs = at::view_as_real(spectrum);
-  copy_step(pairs.select(-2, m), pairs.select(-2, 0));
-  return combine(call, false, half, spectrum, static_cast<double>(n));
-}
-
-bool packed_inverse(Call& call, const Tensor& spectrum, const Tensor& out, double scale) {
-  const int64_t n = out.size(-1), m = n / 2;
-  at::DimVector sizes(out.sizes());
-  sizes.back() = m;
-  sizes.push_back(2);
-  Tensor z = at::view_as_complex(out.view(sizes));
-  return combine(call, true, z, spectrum, static_cast<double>(n)) &&
-         transform_dim(call, z, z, out.dim() - 1, scale, true);
+// Between real lines and the first halves of their spectra, where the chip has it.  `real` is the dtype of
+// that side.
+bool transform_real(Call& call, const Tensor& in, const Tensor& out, ScalarType real, int64_t dim,
+                    double scale, bool inverse) {
+  if (!call.claims(FL_ENTRY_FFT, FL_ANY, to_dtype(real))) return false;
+  fl_fft_args args{call.view(in), call.view(out), scale, static_cast<int32_t>(dim), inverse};
+  return call.native(call.chip().op.fft, args, {&args.in, &args.out});
 }
 
 bool r2c_into(Call& call, const Tensor& self, IntArrayRef dims, double scale, bool onesided, Tensor& out) {
@@ -250,10 +175,8 @@ bool r2c_into(Call& call, const Tensor& self, IntArrayRef dims, double scale, bo
   IntArrayRef rest = dims.slice(0, dims.size() - 1);
   const double own = rest.empty() ? scale : 1;
   Tensor first = onesided ? out : out.narrow(last, 0, half);
-  const bool packed = packs(call, complex, last, self.dim(), n);
-  if (packed) {
-    if (!packed_forward(call, self, first, own)) return false;
-  } else {
+  const bool halved = transform_real(call, self, first, self.scalar_type(), last, own, false);
+  if (!halved) {
     Tensor full = onesided ? empty_like(self, self.sizes(), complex) : out, pairs = at::view_as_real(full);
     copy_step(pairs.select(-1, 0), self);
     fill_step(pairs.select(-1, 1), 0);
@@ -261,7 +184,7 @@ bool r2c_into(Call& call, const Tensor& self, IntArrayRef dims, double scale, bo
     if (onesided) at::view_as_real(out).copy_(pairs.narrow(last, 0, half));
   }
   if (!transform(call, first, first, rest, scale, false)) return false;
-  if (!onesided && (packed || !rest.empty())) mirror(out, dims, half);
+  if (!onesided && (halved || !rest.empty())) mirror(out, dims, half);
   return true;
 }
 
@@ -288,13 +211,13 @@ bool c2r_into(Call& call, const Tensor& self, IntArrayRef dims, double scale, in
   if (out.numel() == 0) return true;
   IntArrayRef rest = dims.slice(0, dims.size() - 1);
   Tensor given = self.narrow(last, 0, half);
-  if (packs(call, complex, last, self.dim(), n)) {
+  if (call.claims(FL_ENTRY_FFT, FL_ANY, dtype_of(out))) {
     Tensor spectrum = given;
     if (!rest.empty()) {
       spectrum = empty_like(self, given.sizes(), complex);
       if (!transform(call, given, spectrum, rest, 1, true)) return false;
     }
-    return packed_inverse(call, spectrum, out, scale);
+    return transform_real(call, spectrum, out, out.scalar_type(), last, scale, true);
   }
   Tensor full = empty_like(self, sizes, complex), first = full.narrow(last, 0, half);
   if (rest.empty()) at::view_as_real(first).copy_(at::view_as_real(given));
