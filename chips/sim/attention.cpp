@@ -6,47 +6,15 @@
 
 #include <cmath>
 
+#include "simd/attention_kernels.h"
+
 namespace sim {
 namespace {
-
-// Scores [keys, width] become exponentials relative to the new maximum of each
-// query; `factor` is what earlier sums have to be multiplied by.
-template <class T>
-SIM_CLONES void running_softmax(T* scores, int64_t keys, int64_t width, T* maximum, T* sum, T* factor) {
-  constexpr T kNone = -std::numeric_limits<T>::infinity();
-  T top[kQueries], add[kQueries];
-  for (int64_t l = 0; l < width; ++l) top[l] = maximum[l], add[l] = 0;
-  for (int64_t s = 0; s < keys; ++s) {
-    const T* row = scores + s * width;
-    for (int64_t l = 0; l < width; ++l) top[l] = row[l] > top[l] ? row[l] : top[l];
-  }
-  for (int64_t l = 0; l < width; ++l) {
-    T old = maximum[l];
-    maximum[l] = top[l];
-    top[l] = top[l] == kNone ? T(0) : top[l];  // all masked so far: exponentials are 0, not NaN
-    factor[l] = exponential(old - top[l]);
-  }
-  for (int64_t s = 0; s < keys; ++s) {
-    T* row = scores + s * width;
-    for (int64_t l = 0; l < width; ++l) {
-      T e = exponential(row[l] - top[l]);
-      row[l] = e;
-      add[l] += e;
-    }
-  }
-  for (int64_t l = 0; l < width; ++l) sum[l] = sum[l] * factor[l] + add[l];
-}
-
-template <class T>
-SIM_CLONES void scale_columns(T* block, int64_t rows, int64_t width, const T* factor) {
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t l = 0; l < width; ++l) block[i * width + l] *= factor[l];
-  }
-}
 
 template <class S, class T>
 struct Forward {
   const Attention& a;
+  const AttentionKernels<T>& kernels = attention_kernels<T>();
   int64_t width, blocks;
 
   explicit Forward(const Attention& attention)
@@ -72,8 +40,8 @@ struct Forward {
       block_multiply(keys, width, features, k + s0 * a.k.strides[2], a.k.strides[2], a.k.strides[3], q, width,
                      scores, width, false);
       bias_and_mask<S>(a, b, h, l0, queries, s0, keys, scores, width);
-      running_softmax(scores, keys, width, maximum, sum, factor);
-      if (s0 > 0) scale_columns(result, value_features, width, factor);
+      kernels.running_softmax(scores, keys, width, maximum, sum, factor);
+      if (s0 > 0) kernels.scale_columns(result, value_features, width, factor);
       block_multiply(value_features, width, keys, v + s0 * a.v.strides[2], a.v.strides[3], a.v.strides[2],
                      scores, width, result, width, s0 > 0);
     }
@@ -84,7 +52,7 @@ struct Forward {
       factor[l] = none ? T(0) : T(1) / sum[l];
     }
     std::fill(factor + queries, factor + width, T(0));
-    scale_columns(result, value_features, width, factor);
+    kernels.scale_columns(result, value_features, width, factor);
     S* out = head<S>(a.out, b, h) + l0 * a.out.strides[2];
     for (int64_t l = 0; l < queries; ++l) {
       for (int64_t e = 0; e < value_features; ++e) {

@@ -1,5 +1,4 @@
-// What attention's two directions share: how blocks are laid out, and the
-// exponential.
+// What attention's two directions share: how blocks are laid out.
 //
 // Scores are kept transposed, [keys, queries]: a block's queries are the lanes
 // of a vector.  Maximum, sum and rescaling then need no horizontal step, and
@@ -7,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "gemm_kernel.h"
@@ -35,33 +33,6 @@ struct Attention {
 template <class S>
 S* head(const Tensor& t, int64_t b, int64_t h) {
   return t.as<S>() + b * t.strides[0] + h * t.strides[1];
-}
-
-// e^x, to a few units in the last place; 0 below the normal range, NaN stays.
-// Straight-line code, so that loops over it become vectors.
-template <class T>
-[[gnu::always_inline]] inline T exponential(T x) {
-  constexpr bool kSingle = sizeof(T) == 4;
-  using I = std::conditional_t<kSingle, int32_t, int64_t>;
-  constexpr T kMagic =
-      kSingle ? T(0x1.8p23) : T(0x1.8p52);  // adding it rounds to an integer, in the low bits
-  constexpr int kMantissa = std::numeric_limits<T>::digits - 1;
-  constexpr T kLowest = kSingle ? T(-87.3) : T(-708.3), kHighest = kSingle ? T(88.7) : T(709.7);
-  T y = x < kLowest ? kLowest : x > kHighest ? kHighest : x;
-  T shifted = y * T(1.44269504088896340736) + kMagic;
-  T n = shifted - kMagic;
-  // ln 2 in two parts: n × the first is exact.
-  constexpr T kHigh = kSingle ? T(0x1.62ep-1) : T(0x1.62e42feep-1);
-  constexpr T kLow =
-      kSingle ? T(0.69314718055994530942L - 0x1.62ep-1L) : T(0.69314718055994530942L - 0x1.62e42feep-1L);
-  T r = (y - n * kHigh) - n * kLow;
-  T sum = 1;
-  constexpr int kTerms = kSingle ? 8 : 14;
-#pragma GCC unroll 16
-  for (int i = kTerms; i > 0; --i) sum = sum * (r * T(1.0L / i)) + T(1);
-  I exponent = (std::bit_cast<I>(shifted) - std::bit_cast<I>(kMagic)) << kMantissa;
-  T result = std::bit_cast<T>(std::bit_cast<I>(sum) + exponent);
-  return x < kLowest ? T(0) : x > kHighest ? std::numeric_limits<T>::infinity() : result;
 }
 
 // Add the bias of keys s0…s0+keys and queries l0…l0+queries to the scores, and

@@ -4,29 +4,15 @@
 #include <omp.h>
 
 #include "attention.h"
+#include "simd/attention_kernels.h"
 
 namespace sim {
 namespace {
 
-// p = e^(score - lse)
-template <class T>
-SIM_CLONES void probabilities(T* scores, int64_t keys, int64_t width, const T* lse) {
-  for (int64_t s = 0; s < keys; ++s) {
-    for (int64_t l = 0; l < width; ++l) scores[s * width + l] = exponential(scores[s * width + l] - lse[l]);
-  }
-}
-
-// ds = p × (dp - delta), into dp.
-template <class T>
-SIM_CLONES void score_gradient(T* dp, const T* p, int64_t keys, int64_t width, const T* delta) {
-  for (int64_t s = 0; s < keys; ++s) {
-    for (int64_t l = 0; l < width; ++l) dp[s * width + l] = p[s * width + l] * (dp[s * width + l] - delta[l]);
-  }
-}
-
 template <class S, class T>
 struct Backward {
   const Attention& a;
+  const AttentionKernels<T>& kernels = attention_kernels<T>();
   int64_t width, columns, value_columns;  // the last two: features, padded to vectors
 
   explicit Backward(const Attention& attention)
@@ -67,10 +53,10 @@ struct Backward {
           int64_t n = std::min(kKeys, end - s0);
           block_multiply(n, width, features, k + s0 * k_row, k_row, k_column, q, width, p, width, false);
           bias_and_mask<S>(a, b, h, l0, queries, s0, n, p, width);
-          probabilities(p, n, width, lse);
+          kernels.probabilities(p, n, width, lse);
           block_multiply(n, width, value_features, v + s0 * v_row, v_row, v_column, dout, width, ds, width,
                          false);
-          score_gradient(ds, p, n, width, delta);
+          kernels.score_gradient(ds, p, n, width, delta);
           block_multiply(n, value_columns, queries, p, width, 1, dout_rows, value_columns,
                          dv + s0 * value_columns, value_columns, true);
           block_multiply(n, columns, queries, ds, width, 1, q_rows, columns, dk + s0 * columns, columns,
