@@ -141,8 +141,13 @@ class Joiner {
       int n = 0;
       if (int by = condition_[s]; by >= 0) {
         const auto c_step = static_cast<size_t>(by);
-        l.run = kernels_.select_by[as - 1][origins_[c_step].op][o.type];
-        l.operand[n++] = at(steps_[c_step].a), l.operand[n++] = at(steps_[c_step].b);
+        const uint8_t comparison = origins_[c_step].op;
+        if (extreme_[s]) {
+          l.run = kernels_.extreme[comparison][o.type];
+        } else {
+          l.run = kernels_.select_by[as - 1][comparison][o.type];
+          l.operand[n++] = at(steps_[c_step].a), l.operand[n++] = at(steps_[c_step].b);
+        }
       }
       for (int k = condition_[s] >= 0 ? 1 : 0; k < operands(s); ++k)
         if (k != as) l.operand[n++] = at(operand(s, k));
@@ -180,17 +185,21 @@ class Joiner {
     traffic_.push_back(std::move(t));
   }
 
-  // A comparison of what lies in memory, for one SELECT alone, is made by that.
+  // A comparison for one SELECT alone is made by that: of what lies in memory, or of the two that it chooses
+  // from (x < low ? low : x).
   void fold_conditions(size_t begin, size_t end, const std::vector<Fate>& fate) {
     condition_.assign(steps_.size(), -1);
     folded_.assign(steps_.size(), false);
+    extreme_.assign(steps_.size(), false);
     for (size_t s = begin; s < end; ++s) {
-      if (!is_comparison(origins_[s].op) || fate[steps_[s].a].made || fate[steps_[s].b].made) continue;
+      if (!is_comparison(origins_[s].op)) continue;
       size_t users = 0, user = s;
       for (size_t t = s + 1; t < end; ++t)
         if (operands(t) == 3 && origins_[t].op == FL_OP_SELECT && steps_[t].a == steps_[s].out)
           user = t, ++users;
       if (users != 1 || origins_[user].type != origins_[s].type) continue;
+      extreme_[user] = steps_[s].a == steps_[user].c && steps_[s].b == steps_[user].b;
+      if (!extreme_[user] && (fate[steps_[s].a].made || fate[steps_[s].b].made)) continue;
       condition_[user] = static_cast<int>(s);
       folded_[s] = true;
     }
@@ -198,7 +207,7 @@ class Joiner {
   int first_loaded(size_t s) const { return condition_[s] >= 0 ? 2 : 0; }
   // Which operand of the step the accumulator is; -1: none.
   int position(size_t s, uint16_t accumulator) const {
-    for (int k = condition_[s] >= 0 ? 1 : 0; k < operands(s); ++k)
+    for (int k = extreme_[s] ? 2 : condition_[s] >= 0 ? 1 : 0; k < operands(s); ++k)
       if (operand(s, k) == accumulator) return k;
     return -1;
   }
@@ -210,7 +219,7 @@ class Joiner {
       if (folded_[s]) continue;
       int as = position(s, accumulator), by = condition_[s];
       if (as < 0) visit(s, operand(s, as = first_loaded(s)));
-      if (by >= 0) {
+      if (by >= 0 && !extreme_[s]) {
         visit(s, steps_[static_cast<size_t>(by)].a);
         visit(s, steps_[static_cast<size_t>(by)].b);
       }
@@ -229,6 +238,8 @@ class Joiner {
   std::vector<bool> is_load_;
   std::vector<int> condition_;  // of the chain's SELECTs: the comparison that is made with it; -1: none
   std::vector<bool> folded_;    // that comparison
+  std::vector<bool>
+      extreme_;  // of the chain's SELECTs: condition_ compares the third operand with the second
   std::vector<Traffic> traffic_;
 };
 

@@ -99,6 +99,14 @@ void select_by(const ChainStep* step, int64_t offset, SIM_TILE) {
 #undef SIM_ONE
   SIM_NEXT;
 }
+template <class T, class F>
+void extreme(const ChainStep* step, int64_t offset, SIM_TILE) {
+  const char* p = place(step, 0, offset);
+#define SIM_ONE(k) r##k = untyped(F::of(typed<T>(r##k), at<T>(p, k)) ? at<T>(p, k) : typed<T>(r##k));
+  SIM_EACH(SIM_ONE)
+#undef SIM_ONE
+  SIM_NEXT;
+}
 template <class T>
 void call(const ChainStep* step, int64_t offset, SIM_TILE) {
   auto f = reinterpret_cast<Vec<T> (*)(Vec<T>)>(step->function);
@@ -208,6 +216,7 @@ struct Table {
     binary<T, F>(opcode);
     k.select_by[0][opcode][type] = erased(select_by<T, F, true>);
     k.select_by[1][opcode][type] = erased(select_by<T, F, false>);
+    k.extreme[opcode][type] = erased(extreme<T, F>);
   }
   template <class T, class F>
   void three(int opcode) {

@@ -36,6 +36,8 @@ struct ChainKernels {
   // [as b or c, less 1][comparison][type]: a SELECT by the first two operands; the third is what it chooses
   // from besides the accumulator.
   ChainStep::Run select_by[2][FL_OP_COUNT][FL_DTYPE_COUNT] = {};
+  // [comparison][type]: the operand where the accumulator compares so with it, else the accumulator.
+  ChainStep::Run extreme[FL_OP_COUNT][FL_DTYPE_COUNT] = {};
   void* function[FL_OP_COUNT][FL_DTYPE_COUNT] = {};
   ChainStep::Run load = nullptr, store = nullptr, end = nullptr;
   // `bytes` of every operand that moves; steps end with `end`.  `spare`: a tile for each such operand.
