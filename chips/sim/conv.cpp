@@ -103,17 +103,23 @@ bool optimised(const Desc& desc) {
   return desc && !std::strstr(desc.impl_info_str(), "ref");
 }
 
-// Leaves p.kernel unusable when oneDNN has nothing optimised.
-void prepare(Prepared& p, const Conv& c) {
+bool depthwise(const Conv& c) {
+  return c.groups > 1 && c.x.sizes[1] == c.groups && c.y.sizes[1] == c.groups && c.x.ndim == 4;
+}
+
+// Leaves p.kernel unusable when oneDNN has nothing optimised.  `middle`: the layout that it works in when x
+// and y lie in none that it likes.
+void prepare(Prepared& p, const Conv& c, memory::format_tag middle) {
   memory::desc x = user_desc(c.x), w = user_weight_desc(c), y = user_desc(c.y), bias;
   if (c.bias) bias = memory::desc({c.w.sizes[0]}, dnnl_type(c.bias.dtype), memory::format_tag::a);
   // Channels-last is as fast as oneDNN's own layouts; plain NCHW is not, even
   // after paying for the reorders.
-  auto wanted = [](const memory::desc& d, bool keep) {
-    return keep ? d : memory::desc(d.get_dims(), d.get_data_type(), memory::format_tag::any);
+  auto in = [](const memory::desc& d, memory::format_tag tag) {
+    return memory::desc(d.get_dims(), d.get_data_type(), tag);
   };
   bool last = channels_last(c.x) && channels_last(c.y);
-  memory::desc any_x = wanted(x, last), any_y = wanted(y, last), any_w = wanted(w, false);
+  memory::desc any_x = last ? x : in(x, middle), any_y = last ? y : in(y, middle),
+               any_w = in(w, memory::format_tag::any);
   int n = c.spatial();
   memory::dims stride(c.stride, c.stride + n), padding(c.padding, c.padding + n), dilation, right;
   for (int i = 0; i < n; ++i) {
@@ -176,6 +182,18 @@ void leave(Context& context, Operand& o, const Tensor& t, void* memory) {
   o.reorder.set(DNNL_ARG_FROM, memory);
   o.reorder.set(DNNL_ARG_TO, t.data);
   o.reorder.run(context, "conv");
+}
+
+// Of several channels a group oneDNN chooses the layout well.  Of one it takes channels-last, which costs
+// more to reorder than all the rest, before blocks of a vector's channels.
+void prepare(Prepared& p, const Conv& c) {
+  if (depthwise(c)) {
+    const bool wide = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core;
+    prepare(p, c, wide ? memory::format_tag::nChw16c : memory::format_tag::nChw8c);
+    if (p.kernel.usable()) return;
+    p = Prepared();
+  }
+  prepare(p, c, memory::format_tag::any);
 }
 
 // False: oneDNN does not take it, and nothing happened.

@@ -47,6 +47,18 @@ def test_groups(transposed, groups):
     run(2, 2, 4, 8, 7, 3, transposed, groups=groups, bias=False)
 
 
+# One channel a group, in whole and broken blocks of a vector's channels.
+@pytest.mark.parametrize("channels", [2, 8, 20, 33])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_depthwise(channels, dtype):
+    for kernel, stride, padding, dilation in [(3, 1, 1, 1), (3, 2, 0, 2), (5, 2, 3, 1), (1, 1, 0, 1)]:
+        for format in (None, torch.channels_last):
+            run(2, 2, channels, channels, 13, kernel, dtype=dtype, format=format, groups=channels, stride=stride,
+                padding=padding, dilation=dilation)  # fmt: skip
+    run(2, 2, channels, 2 * channels, 9, 3, dtype=dtype, groups=channels)
+    run(1, 2, channels, channels, 9, 3, dtype=dtype, groups=channels)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_dtypes(dtype):
     run(2, 2, 4, 6, 8, 3, dtype=dtype, padding=1)
