@@ -77,10 +77,12 @@ const std::unordered_set<std::string>& takes_host_tensors() {
 }
 
 // Where the CPU's kernel for these arguments is.
-c10::DispatchKeySet host_keys(const Stack& arguments) {
+c10::DispatchKeySet host_keys(const c10::FunctionSchema& schema, const Stack& arguments) {
   c10::DispatchKeySet keys(c10::DispatchKey::CPU);
+  bool any = false;
   auto see = [&](const Tensor& t) {
     if (!t.defined()) return;
+    any = true;
     if (t.is_sparse()) keys = keys.add(c10::DispatchKey::SparseCPU);
     else if (at::sparse_csr::is_sparse_compressed(t)) keys = keys.add(c10::DispatchKey::SparseCsrCPU);
     else if (t.is_nested()) keys = keys.add(c10::DispatchKey::NestedTensorCPU);
@@ -89,6 +91,14 @@ c10::DispatchKeySet host_keys(const Stack& arguments) {
     if (v.isTensor()) see(v.toTensor());
     else if (v.isTensorList())
       for (const Tensor& t : v.toTensorVector()) see(t);
+  }
+  if (any) return keys;
+  // A new tensor's kernel is chosen by the layout that is asked for.
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (schema.arguments()[i].name() != "layout" || arguments[i].isNone()) continue;
+    const c10::Layout layout = arguments[i].toLayout();
+    if (layout == at::kSparse) keys = keys.add(c10::DispatchKey::SparseCPU);
+    else if (at::sparse_csr::is_sparse_compressed(layout)) keys = keys.add(c10::DispatchKey::SparseCsrCPU);
   }
   return keys;
 }
@@ -301,7 +311,7 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
   if (host_tensor && call.device && !host_tensors_allowed)
     throw_mixed_devices(record, *call.device, host_tensor->device());
 
-  const c10::DispatchKeySet keys = host_keys(host);
+  const c10::DispatchKeySet keys = host_keys(schema, host);
   const c10::DispatchKey first = keys.highestPriorityTypeId();
   TORCH_CHECK_NOT_IMPLEMENTED(first == c10::DispatchKey::CPU || op.hasComputedKernelForDispatchKey(first),
                               "Could not run '", schema.name(), "' with ",

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import io
+import itertools
 import pickle
 import warnings
 
@@ -172,6 +173,38 @@ def test_coordinates(dtype):
                 check(lambda t: t.index_select(last, torch.tensor([2, 1, 2], device=t.device)), t)
                 check(lambda t: t.select(0, 1), t)
                 check(lambda t: t.narrow_copy(0, 1, 2), t)
+
+
+def number(*values, coalesced):
+    return torch.sparse_coo_tensor(torch.zeros(0, len(values)), torch.tensor(values), (), is_coalesced=coalesced)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+def test_numbers_that_are_sparse(dtype):
+    """Which elements the product keeps does not depend on the order of the factors."""
+    ones = [number(3.0, coalesced=True), number(2.0, 1.0, coalesced=False), number(3.0, coalesced=False)]
+    others = [number(4, 5, coalesced=False), number(4, coalesced=True), number(6, coalesced=False)]
+    others += [coo(5, dtype=dtype), coo(5, 3, dtype=dtype, dense=1).coalesce()]
+    with no_fallback():
+        for one, other in itertools.product(ones, others):
+            for a, b in ((one, other), (other, one)):
+                check(lambda a, b: [a * b, (a * b)._nnz(), (a * b).is_coalesced()], a, b)
+        for t in others:  # without a value the CPU multiplies by one that is not initialised
+            empty = number(coalesced=True).to(DEVICE)
+            assert (t.to(DEVICE) * empty)._nnz() == (empty * t.to(DEVICE))._nnz() == 0
+
+
+def test_new_tensors_are_of_the_layout_that_is_asked_for():
+    """Also once there is a fallback, which without a tensor among the arguments knows the layout alone."""
+    strided = torch.ones(2, 3, device=DEVICE)
+    assert strided.to_sparse().layout == torch.sparse_coo
+    for layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+        for fn in (
+            lambda: torch.empty_like(strided, layout=layout),  # noqa: B023 - called here
+            lambda: torch.empty_strided((2, 3), (3, 1), layout=layout, device=DEVICE),  # noqa: B023
+        ):
+            with pytest.raises(NotImplementedError, match=r"Could not run 'aten::empty_strided'"):
+                fn()
 
 
 @pytest.mark.parametrize(

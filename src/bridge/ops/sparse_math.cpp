@@ -132,12 +132,14 @@ Tensor& mul_out(const Tensor& self, const Tensor& other, Tensor& out) {
   check_castable(at::result_type(self, other), out.scalar_type(), "mul");
   if (!other.is_sparse()) return mul_dense(other, self, out);
   if (!self.is_sparse()) return mul_dense(self, other, out);
-  for (auto [scalar, t] : {std::make_pair(&other, &self), std::make_pair(&self, &other)}) {
-    if (scalar->dim()) continue;
-    Tensor value = coalesced(*scalar)._values();
-    if (value.size(0)) return mul_dense(value.select(0, 0), *t, out);
-    Tensor indices = t->_indices(), values = t->_values();
-    return set_coo(out, t->sizes(), indices.narrow_copy(1, 0, 0), values.narrow_copy(0, 0, 0), true);
+  if (!self.dim() || !other.dim()) {
+    // Of two numbers the coalesced one multiplies; the other keeps its elements.
+    bool swap = other.dim() || (!self.dim() && self.is_coalesced() && !other.is_coalesced());
+    const Tensor &number = swap ? self : other, &t = swap ? other : self;
+    Tensor value = coalesced(number)._values();
+    if (value.size(0)) return mul_dense(value.select(0, 0), t, out);
+    Tensor indices = t._indices(), values = t._values();
+    return set_coo(out, t.sizes(), indices.narrow_copy(1, 0, 0), values.narrow_copy(0, 0, 0), true);
   }
   return mul_sparse(self, other, out);
 }
