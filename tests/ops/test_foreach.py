@@ -82,6 +82,21 @@ def test_mixed_lists_take_the_slow_path():
     )
 
 
+@pytest.mark.parametrize("scalars", [[], [1.0], [1.0, 2.0, 3.0]])
+def test_a_number_for_each_tensor(scalars):
+    """Two tensors, and none, one or three numbers."""
+    tensors = [torch.ones(2, device="fl"), torch.ones(2, device="fl")]
+    for name in ("add", "sub", "mul", "div", "pow", "maximum", "minimum", "clamp_min", "clamp_max"):
+        for fn in (getattr(torch, f"_foreach_{name}"), getattr(torch, f"_foreach_{name}_")):
+            with pytest.raises(RuntimeError, match="must have same number of elements as scalar list"):
+                fn(tensors, scalars)
+    for name in ("addcmul", "addcdiv"):
+        for fn in (getattr(torch, f"_foreach_{name}"), getattr(torch, f"_foreach_{name}_")):
+            with pytest.raises(RuntimeError, match="must have same number of elements as scalar list"):
+                fn(tensors, tensors, tensors, scalars)
+    assert torch.stack(tensors).eq(1).all()
+
+
 OPTIMIZERS = [
     (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True}),
     (torch.optim.SGD, {"lr": 0.1, "maximize": True}),

@@ -53,14 +53,14 @@ bool plain(Scalars scalars, ScalarType dtype) {
 
 // Runs `f` into `out` (self itself: in place).  False: not uniform, or the chip cannot.
 bool run(ForeachOp& f, TensorList out, TensorList self, c10::ArrayRef<TensorList> others, Scalars shared = {},
-         Scalars per_item = {}, const Tensor* broadcast = nullptr) {
+         std::optional<Scalars> per_item = {}, const Tensor* broadcast = nullptr) {
   if (!uniform(self, others, broadcast)) return false;
-  if (!per_item.empty() && per_item.size() != self.size()) return false;
+  if (per_item && per_item->size() != self.size()) return false;
   ScalarType dtype = self[0].scalar_type();
-  if (!plain(shared, dtype) || !plain(per_item, dtype)) return false;
+  if (!plain(shared, dtype) || (per_item && !plain(*per_item, dtype))) return false;
   uint8_t memory = to_dtype(dtype), type = to_register(dtype);
   int n_inputs = static_cast<int>(1 + others.size() + (broadcast ? 1 : 0));
-  int n_scalars = static_cast<int>(shared.size() + (per_item.empty() ? 0 : 1));
+  int n_scalars = static_cast<int>(shared.size() + (per_item ? 1 : 0));
   const fl_program* program = f.programs.get(key_of(memory, n_inputs, n_scalars), [&](Builder& b) {
     Value in[4], s[3];
     for (int i = 0; i < n_inputs; ++i) in[i] = b.load(i, memory);
@@ -77,9 +77,9 @@ bool run(ForeachOp& f, TensorList out, TensorList self, c10::ArrayRef<TensorList
     for (TensorList list : others) from[n++] = &list[i];
     if (broadcast) from[n++] = broadcast;
     fl_scalar scalar;
-    if (!per_item.empty()) scalar = number(per_item[i]);
+    if (per_item) scalar = number((*per_item)[i]);
     if (!items.add(to, c10::ArrayRef<const Tensor*>(from, n),
-                   {&scalar, per_item.empty() ? size_t{0} : size_t{1}}))
+                   {&scalar, per_item ? size_t{1} : size_t{0}}))
       return false;
   }
   fl_scalar common[2];
