@@ -42,6 +42,30 @@ def test_embedding_bag(dtype, mode, padding):
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("padding", [None, 2])
+@pytest.mark.parametrize("index_dtype", [torch.int64, torch.int32])
+def test_embedding_bag_maximum_of_nan(dtype, padding, index_dtype):
+    """A maximum is the first row until a larger one comes: NaN stays where it is first, and is else passed over."""
+    special = torch.tensor([torch.nan, torch.inf, -torch.inf, -0.0, 0.0, 1.0])
+    w = special[index(10, 33, high=6)].to(dtype)
+    w[3] = torch.nan
+    i, offsets = index(40, dtype=index_dtype), torch.tensor([0, 1, 4, 4, 7, 12, 20, 31], dtype=index_dtype)
+
+    def run(w, i, o):
+        w = w.detach().requires_grad_()
+        out = F.embedding_bag(i, w, o, mode="max", padding_idx=padding)
+        weights = torch.arange(out.numel(), device=w.device).view_as(out).to(w.dtype)
+        (grad,) = torch.autograd.grad(out, w, weights)
+        return out, torch.where(out.isnan(), 1, out).signbit(), grad  # a NaN has any sign
+
+    tolerance = {"rtol": 2e-2, "atol": 2e-2} if dtype in (torch.float16, torch.bfloat16) else {}
+    check(run, w, i, offsets, **tolerance)
+    check(run, w.t().contiguous().t(), i, offsets, **tolerance)
+    with no_fallback():
+        F.embedding_bag(to_device(i), to_device(w), to_device(offsets), mode="max", padding_idx=padding).sum()
+
+
 def test_embedding_bag_weighted():
     w, s = tensor(10, 7).requires_grad_(), tensor(17, seed=3).requires_grad_()
     for kwargs in ({}, {"padding_idx": 3}):

@@ -92,6 +92,31 @@ Bags without_padding(const Bags& bags, int64_t padding) {
   return kept;
 }
 
+// A maximum is a bag's first row, until a larger one comes: NaN that comes later is passed over, and spmm
+// lets it win.  So bags are made of -inf in its place, and those that begin with it are found afterwards.
+struct Comparable {
+  Tensor values, is_nan;
+  bool gathered;
+  Comparable(Call& call, const Tensor& weight, const Tensor& columns, bool maximum)
+      : values(weight), gathered(maximum && columns.numel() && weight.numel()) {
+    if (!gathered) return;
+    values = empty_like(weight, {columns.size(0), weight.size(1)}, weight.scalar_type());
+    const Slice row(weight, 0);
+    const Tensor index = columns.unsqueeze(1);
+    if (!gather_into(call, values, row.rest, {&index}, {row.axis}))
+      throw_refused(call, "gather", weight.scalar_type());
+    is_nan = values.isnan();
+    values.masked_fill_(is_nan, -INFINITY);
+  }
+  void begin_with_nan(const Tensor& begin, Tensor& out, Tensor& winner) const {
+    const int64_t bags = out.size(0);
+    Tensor first = begin.narrow(0, 0, bags).clamp_max(values.size(0) - 1),
+           nan = is_nan.index_select(0, first).logical_and_(winner.ge(0));
+    out.masked_fill_(nan, NAN);
+    winner = at::where(nan, first.to(at::kLong).unsqueeze(1), winner);
+  }
+};
+
 Four run(Op& op, const Tensor& weight, const Tensor& indices_in, const Tensor& offsets_in, int64_t mode,
          const std::optional<Tensor>& scale, bool include_last, int64_t padding, bool wants_sizes) {
   check_devices(op, {&weight, &indices_in, &offsets_in, given(scale)});
@@ -105,15 +130,17 @@ Four run(Op& op, const Tensor& weight, const Tensor& indices_in, const Tensor& o
   if (padding >= 0) b = without_padding(b, padding);
   Tensor out = empty_like(weight, {bags, weight.size(1)}, weight.scalar_type()), winner;
   if (mode == kMax) winner = empty_like(weight, out.sizes(), at::kLong);
+  const Comparable rows(call, weight, b.columns, mode == kMax);
   Spmm spmm{mode == kSum    ? FL_SPMM_SUM
             : mode == kMean ? FL_SPMM_MEAN
                             : FL_SPMM_MAX,
             b.begin,
-            weight,
-            &b.columns,
+            rows.values,
+            rows.gathered ? nullptr : &b.columns,
             b.scale.defined() ? &b.scale : nullptr,
             mode == kMax ? &winner : nullptr};
   if (!spmm_into(call, spmm, out, 0)) throw_refused(call, "pointwise", weight.scalar_type());
+  if (rows.gathered) rows.begin_with_nan(b.begin, out, winner);
 
   // What the gradients ask for: the bags' sizes without padding, and whose maximum it was.  Each index's bag
   // they find out themselves, where it is empty here.

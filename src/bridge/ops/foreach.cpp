@@ -78,8 +78,7 @@ bool run(ForeachOp& f, TensorList out, TensorList self, c10::ArrayRef<TensorList
     if (broadcast) from[n++] = broadcast;
     fl_scalar scalar;
     if (per_item) scalar = number((*per_item)[i]);
-    if (!items.add(to, c10::ArrayRef<const Tensor*>(from, n),
-                   {&scalar, per_item ? size_t{1} : size_t{0}}))
+    if (!items.add(to, c10::ArrayRef<const Tensor*>(from, n), {&scalar, per_item ? size_t{1} : size_t{0}}))
       return false;
   }
   fl_scalar common[2];
