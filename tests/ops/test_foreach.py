@@ -50,6 +50,19 @@ def test_the_numbers_are_those_of_the_loop(dtype):
         assert all(torch.equal(x, y) for x, y in zip(each, loop, strict=True)), name
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
+)
+def test_powers_are_those_of_the_loop(dtype):
+    a = [to_device(tensor(701, dtype=dtype, seed=k)) for k in range(3)]
+    exponents = [0, 1, 2, 3, 0.5, -0.5, -1, 0.75, 2.5]
+    for each, one in [(torch._foreach_pow(a, e), [e] * 3) for e in exponents] + [
+        (torch._foreach_pow(a, exponents[k : k + 3]), exponents[k : k + 3]) for k in (0, 3, 6)
+    ]:
+        for x, e, made in zip(a, one, each, strict=True):
+            assert_same(made, x.pow(e).cpu(), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_ternary_and_unary(dtype):
     a, b, c = lists(dtype), lists(dtype, 9), [t.abs() + 1 for t in lists(dtype, 77)]

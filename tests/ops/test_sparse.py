@@ -200,8 +200,8 @@ def test_new_tensors_are_of_the_layout_that_is_asked_for():
     assert strided.to_sparse().layout == torch.sparse_coo
     for layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
         for fn in (
-            lambda: torch.empty_like(strided, layout=layout),  # noqa: B023 - called here
-            lambda: torch.empty_strided((2, 3), (3, 1), layout=layout, device=DEVICE),  # noqa: B023
+            lambda: torch.empty_like(strided, layout=layout),
+            lambda: torch.empty_strided((2, 3), (3, 1), layout=layout, device=DEVICE),
         ):
             with pytest.raises(NotImplementedError, match=r"Could not run 'aten::empty_strided'"):
                 fn()

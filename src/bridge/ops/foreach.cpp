@@ -19,9 +19,10 @@ struct ForeachOp {
   Op op;
   BuildItem build;
   bool in_dtype;  // numbers are rounded to a half dtype first, as alpha and a summand are
+  bool is_power;
   Programs programs;
-  ForeachOp(const char* name, BuildItem build, bool in_dtype = false)
-      : op(name), build(build), in_dtype(in_dtype) {}
+  ForeachOp(const char* name, BuildItem build, bool in_dtype = false, bool is_power = false)
+      : op(name), build(build), in_dtype(in_dtype), is_power(is_power) {}
 };
 
 bool takes(const Tensor& t, const Tensor& lead) {
@@ -51,6 +52,14 @@ bool plain(Scalars scalars, ScalarType dtype) {
   return true;
 }
 
+// at::pow has formulas of its own for these exponents, which are not the general one's results bit by bit.
+bool has_formula(Scalars exponents) {
+  static constexpr double known[] = {0, 1, 2, 3, 0.5, -0.5, -1};
+  return std::any_of(exponents.begin(), exponents.end(), [](const Scalar& s) {
+    return !s.isComplex() && std::find(std::begin(known), std::end(known), s.toDouble()) != std::end(known);
+  });
+}
+
 // Runs `f` into `out` (self itself: in place).  False: not uniform, or the chip cannot.
 bool run(ForeachOp& f, TensorList out, TensorList self, c10::ArrayRef<TensorList> others, Scalars shared = {},
          std::optional<Scalars> per_item = {}, const Tensor* broadcast = nullptr) {
@@ -58,6 +67,7 @@ bool run(ForeachOp& f, TensorList out, TensorList self, c10::ArrayRef<TensorList
   if (per_item && per_item->size() != self.size()) return false;
   ScalarType dtype = self[0].scalar_type();
   if (!plain(shared, dtype) || (per_item && !plain(*per_item, dtype))) return false;
+  if (f.is_power && (has_formula(shared) || (per_item && has_formula(*per_item)))) return false;
   uint8_t memory = to_dtype(dtype), type = to_register(dtype);
   int n_inputs = static_cast<int>(1 + others.size() + (broadcast ? 1 : 0));
   int n_scalars = static_cast<int>(shared.size() + (per_item ? 1 : 0));
@@ -123,11 +133,11 @@ Value by_number(Builder& b, uint16_t opcode, Value x, Value number) {
   ForeachOp name##_scalar_op(                                                                        \
       "aten::_foreach_" #name ".Scalar",                                                             \
       [](Builder& b, const Value* in, const Value* s) { return by_number(b, opcode, in[0], s[0]); }, \
-      in_dtype);                                                                                     \
+      in_dtype, opcode == FL_OP_POW);                                                                \
   ForeachOp name##_scalarlist_op(                                                                    \
       "aten::_foreach_" #name ".ScalarList",                                                         \
       [](Builder& b, const Value* in, const Value* s) { return by_number(b, opcode, in[0], s[0]); }, \
-      in_dtype);                                                                                     \
+      in_dtype, opcode == FL_OP_POW);                                                                \
   FOREACH(name##_scalar, foreach_tensor_##slow##_scalar_kernel_slow,                                 \
           (TensorList self, const Scalar& scalar), (self, scalar), {}, scalar)                       \
   FOREACH(name##_scalarlist, foreach_tensor_##slow##_scalarlist_kernel_slow,                         \
