@@ -176,7 +176,9 @@ def test_coordinates(dtype):
 
 
 def number(*values, coalesced):
-    return torch.sparse_coo_tensor(torch.zeros(0, len(values)), torch.tensor(values), (), is_coalesced=coalesced)
+    return torch.sparse_coo_tensor(
+        torch.zeros(0, len(values)), torch.tensor(values), (), is_coalesced=coalesced
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
@@ -305,6 +307,43 @@ def test_products(layout, dtype):
                 )
     batch = torch.stack([matrix(4, 6, dtype), matrix(4, 6, dtype, seed=2)]).to_sparse()
     check(torch.bmm, batch, tensor(2, 6, 3, dtype=dtype))
+
+
+VIEWS = {"conj": lambda v: v.conj(), "neg": torch._neg_view, "imag": lambda v: v.conj().imag}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@layouts
+def test_views_that_wait_for_their_operation(layout, view):
+    """Conjugated and negated views as the dense factor, the addend, the output, and as a sparse tensor's values.
+
+    Against dense products: with coordinates, PyTorch's CPU takes the views' elements as they are stored."""
+    view_of, t = VIEWS[view], matrix(4, 6, dtype=torch.complex64)
+    b, c = (tensor(*s, dtype=torch.complex64, seed=n) for n, s in enumerate([(6, 2), (4, 2)]))
+    sparse, m, x, y = t, b, view_of(b), view_of(c)
+    if view == "imag":
+        sparse, m = t.real, b.real
+    s, dm, dx, dy = (
+        LAYOUTS[layout](sparse.to(DEVICE)),
+        m.to(DEVICE),
+        view_of(b.to(DEVICE)),
+        view_of(c.to(DEVICE)),
+    )
+    with no_fallback():
+        same(s @ dx, sparse @ x)
+        same(s @ dx[:, 0], sparse @ x[:, 0])
+        same(torch.addmm(dy, s, dx, alpha=2, beta=3), torch.addmm(y, sparse, x, alpha=2, beta=3))
+        out = view_of(torch.zeros(4, 2, dtype=torch.complex64, device=DEVICE))
+        same(torch.addmm(dy, s, dx, out=out).resolve_conj().resolve_neg(), torch.addmm(y, sparse, x))
+        if layout != "coo":
+            same(dx.mT @ s.mT, x.mT @ sparse.mT)
+        else:
+            batched = torch.bmm(torch.stack([s, s]), torch.stack([dm, dm]).conj())
+            same(batched, torch.bmm(torch.stack([sparse, sparse]), torch.stack([m, m]).conj()))
+        at, values = (sparse.to_sparse().indices(), sparse.to_sparse().values())
+        there = torch.complex(values, values) if view == "imag" else values
+        stored = torch.sparse_coo_tensor(at.to(DEVICE), view_of(there.to(DEVICE)), (4, 6))
+        same(stored @ dm, torch.sparse_coo_tensor(at, view_of(there), (4, 6)).to_dense() @ m)
 
 
 @pytest.mark.parametrize("index", [torch.int32, torch.int64])

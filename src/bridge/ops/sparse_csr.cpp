@@ -77,8 +77,8 @@ Tensor& addmm_out(const Tensor& self, const Tensor& mat1, const Tensor& mat2, co
   Call call(op, out);
   for (const Tensor* t : {&self, &mat1, &mat2})
     if (t->device() != out.device()) throw_mixed_devices(op, out.device(), t->device());
-  TORCH_CHECK(mat1.dim() == 2, "Expected mat1 to be 2-D, but got ", mat1.dim(), "-D");
-  TORCH_CHECK(mat2.dim() == 2, "Expected mat2 to be 2-D, but got ", mat2.dim(), "-D");
+  TORCH_CHECK(mat1.dim() == 2, "mat1 must be a matrix, got ", mat1.dim(), "-D tensor");
+  TORCH_CHECK(mat2.dim() == 2, "mat2 must be a matrix, got ", mat2.dim(), "-D tensor");
   TORCH_CHECK(mat1.size(1) == mat2.size(0), "mat1 and mat2 shapes cannot be multiplied (", mat1.size(0), "x",
               mat1.size(1), " and ", mat2.size(0), "x", mat2.size(1), ")");
   at::DimVector sizes{mat1.size(0), mat2.size(1)};
@@ -248,7 +248,8 @@ std::tuple<Tensor, Tensor> mm_reduce(const Tensor& self, const Tensor& other, c1
   Call call(op, other);
   check_reduce(self, other);
   int mode = mode_of(reduce);
-  Tensor begin = self.crow_indices(), columns = self.col_indices(), values = self.values();
+  Tensor begin = self.crow_indices(), columns = self.col_indices(),
+         values = self.values().resolve_neg();
   call.view(values);
   Tensor out = at::zeros({self.size(0), other.size(1)}, other.options()),
          winner = at::empty({0}, columns.options());
