@@ -248,8 +248,7 @@ std::tuple<Tensor, Tensor> mm_reduce(const Tensor& self, const Tensor& other, c1
   Call call(op, other);
   check_reduce(self, other);
   int mode = mode_of(reduce);
-  Tensor begin = self.crow_indices(), columns = self.col_indices(),
-         values = self.values().resolve_neg();
+  Tensor begin = self.crow_indices(), columns = self.col_indices(), values = self.values().resolve_neg();
   call.view(values);
   Tensor out = at::zeros({self.size(0), other.size(1)}, other.options()),
          winner = at::empty({0}, columns.options());

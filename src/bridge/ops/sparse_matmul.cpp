@@ -8,7 +8,8 @@
 namespace fl::bridge::sparse {
 
 Tensor multiply(Call& call, Elements e, const Tensor& factor) {
-  // PyTorch hands conjugated views to matrix products as they are, and values may be such views in any operator.
+  // PyTorch hands conjugated views to matrix products as they are, and values may be such views in any
+  // operator.
   const Tensor values = e.values.resolve_conj().resolve_neg(), dense = factor.resolve_conj().resolve_neg();
   TORCH_CHECK(values.scalar_type() == dense.scalar_type(),
               "expected m1 and m2 to have the same dtype, but got: ", c10::toString(values.scalar_type()),
