@@ -268,7 +268,7 @@ at::Scalar local_scalar_dense(const Tensor& self) {
 
 Tensor& fill_scalar(Tensor& self, const at::Scalar& value) {
   check_fits(value, self.scalar_type());
-  if (self.numel() != 0) guarded([&] { fill_on_device(fill_op, self, value); });
+  guarded([&] { fill_on_device(fill_op, self, value); });
   return self;
 }
 
@@ -310,6 +310,7 @@ bool copy_space(Call& call, const Space& space, int64_t element_size) {
 }
 
 void copy_on_device(Op& op, const Tensor& to, const Tensor& from) {
+  if (to.numel() == 0) return;  // chips are spared it
   Call call(op, to);
   // Not by an iterator, which costs as much as all the rest.
   Space space(to.sizes());
@@ -335,6 +336,7 @@ void copy_on_device(Op& op, const Tensor& to, const Tensor& from) {
 }
 
 void fill_on_device(Op& op, const Tensor& to, const at::Scalar& value) {
+  if (to.numel() == 0) return;
   at::Scalar stored = value;
   if (to.is_conj()) stored = value.conj();
   if (to.is_neg()) stored = -value;

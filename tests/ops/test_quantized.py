@@ -220,6 +220,12 @@ def test_moves(dtype):
         same_quantized(there.flip(0, -1), here.flip(0, -1))
         same_quantized(there.transpose(0, 1).flip(1), here.transpose(0, 1).flip(1))
         same_quantized(there.index_select(1, i.to("fl")), here.index_select(1, i))
+    for sizes in ((0,), (2, 0, 3), (0, 4)):
+        here = torch.quantize_per_tensor(torch.ones(sizes), 0.1, 5, dtype)
+        there = torch.quantize_per_tensor(torch.ones(sizes, device="fl"), 0.1, 5, dtype)
+        for d in range(len(sizes)):
+            same_quantized(there.flip(d), here.flip(d))
+        same_quantized(torch._make_per_tensor_quantized_tensor(there.int_repr(), 0.1, 5), here)
     scales = torch.full((3,), 0.1)
     channels = torch.quantize_per_channel(x.to("fl"), scales.to("fl"), scales.to("fl").long(), 1, dtype)
     with pytest.raises(RuntimeError, match="quantized per tensor"):
