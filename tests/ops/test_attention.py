@@ -129,3 +129,9 @@ def test_results_lie_in_memory_as_the_queries_do():
             assert out.stride() == want.stride()
             grads = torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
             assert [g.stride() for g in grads] == [t.stride() for t in (q, k, v)]
+
+
+def test_an_undefined_gradient_gives_none():
+    q, k, v = (t.detach().to("fl").requires_grad_() for t in qkv())
+    out = torch._C._functions.UndefinedGrad()(F.scaled_dot_product_attention(q, k, v))
+    assert torch.autograd.grad(out, (q, k, v), torch.ones_like(out), allow_unused=True) == (None, None, None)

@@ -42,3 +42,14 @@ def test_out_of_range_raises():
     with pytest.raises(IndexError, match="index 10 is out of bounds"):
         F.embedding(to_device(torch.tensor([10])), w).cpu()
     assert F.embedding(to_device(torch.tensor([9])), w).cpu().shape == (1, 4)
+
+
+def test_what_indices_are_is_said_before_where_they_are():
+    """A module that was left on the host, and numbers instead of indices: the second is the first fault."""
+    table, numbers, offsets = tensor(4, 3), to_device(torch.tensor([1.5])), to_device(torch.tensor([0]))
+    with pytest.raises(RuntimeError, match="'indices' to have one of the following scalar types: Long, Int"):
+        F.embedding(numbers, table)
+    with pytest.raises(RuntimeError, match="expected indices and offsets of type Long or Int"):
+        F.embedding_bag(numbers, table, offsets)
+    with pytest.raises(RuntimeError, match="on the same device"):
+        F.embedding(to_device(torch.tensor([1])), table)

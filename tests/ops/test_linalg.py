@@ -260,3 +260,5 @@ def test_small():
         check(torch.trace, tensor(3, 3).requires_grad_(), grad=True)
     with pytest.raises(RuntimeError, match="expected a matrix"):
         torch.trace(to_device(tensor(3)))
+    with pytest.raises(RuntimeError, match="expected scalar type Half but found Float"):
+        torch.linalg.cross(to_device(tensor(4, 3, dtype=torch.float16)), to_device(tensor(4, 3)))

@@ -44,6 +44,21 @@ def test_nll_variants():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_weights_are_of_the_inputs_dtype(dtype):
+    """As on the CPU, also where there is nothing to weigh."""
+    found = f"expected scalar type Float but found {'Half' if dtype == torch.float16 else 'Double'}"
+    for sizes, classes in (((4, 5), 5), ((0, 5), 5), ((0, 0), 0), ((2, 5, 3, 4), 5), ((0, 5, 3, 4), 5)):
+        x, w = to_device(tensor(*sizes)), to_device(tensor(classes, dtype=dtype))
+        t = to_device(targets(*(sizes[:1] + sizes[2:])))
+        for loss in (F.nll_loss, F.cross_entropy) if len(sizes) == 2 else (F.nll_loss,):
+            with pytest.raises(RuntimeError, match=found):
+                loss(x, t, w)
+        if len(sizes) == 2 and classes:
+            with pytest.raises(RuntimeError, match=found):
+                F.multi_margin_loss(x, t, weight=w)
+
+
 def test_target_out_of_range_raises():
     x = to_device(tensor(4, 5))
     with pytest.raises((IndexError, RuntimeError)):

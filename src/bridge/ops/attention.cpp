@@ -108,6 +108,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Te
                                                     const Tensor&, const Tensor&,
                                                     std::optional<double> scale) {
   static Op op("aten::_scaled_dot_product_fused_attention_overrideable_backward");
+  if (!grad.defined()) return {};
   TORCH_CHECK_NOT_IMPLEMENTED(!wanted[3] || !mask.defined() || !mask.requires_grad(), op.name,
                               ": no gradient for the mask");
   Tensor grad_q = at::empty_like(q);

@@ -41,6 +41,8 @@ namespace {
 Tensor& cross_out(const Tensor& a, const Tensor& b, int64_t dim, Tensor& out) {
   static Op op("aten::linalg_cross");
   check_devices(op, {&a, &b});
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "expected scalar type ", c10::toString(a.scalar_type()),
+              " but found ", c10::toString(b.scalar_type()));
   return at::cpu::linalg_cross_outf(a, b, dim, out);
 }
 

@@ -27,9 +27,9 @@ struct Rows {
 Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding, bool scale_by_frequency,
                  bool sparse) {
   static Op op("aten::embedding");
-  check_devices(op, {&weight, &indices});
   TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
   check_indices(indices);
+  check_devices(op, {&weight, &indices});
   at::DimVector sizes(indices.sizes());
   sizes.push_back(weight.size(1));
   Tensor out = empty_like(weight, sizes, weight.scalar_type());

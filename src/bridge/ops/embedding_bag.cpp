@@ -119,8 +119,8 @@ struct Comparable {
 
 Four run(Op& op, const Tensor& weight, const Tensor& indices_in, const Tensor& offsets_in, int64_t mode,
          const std::optional<Tensor>& scale, bool include_last, int64_t padding, bool wants_sizes) {
-  check_devices(op, {&weight, &indices_in, &offsets_in, given(scale)});
   auto [indices, offsets] = promoted(indices_in, offsets_in);
+  check_devices(op, {&weight, &indices_in, &offsets_in, given(scale)});
   check(weight, indices, offsets, mode, given(scale), include_last);
   const int64_t bags = offsets.size(0) - include_last, count = indices.size(0);
   Call call(op, weight);

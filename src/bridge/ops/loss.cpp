@@ -49,8 +49,14 @@ const fl_program* term(Term what, uint8_t tx, uint8_t tt, uint8_t tw, uint8_t ty
   });
 }
 
+void check_weight(const Tensor& x, const Tensor* weight) {
+  TORCH_CHECK(!weight || weight->scalar_type() == x.scalar_type(), "expected scalar type ",
+              c10::toString(x.scalar_type()), " but found ", c10::toString(weight->scalar_type()));
+}
+
 void forward_into(Call& call, const Tensor& x, const Tensor& target, const Tensor* weight, int64_t reduction,
                   int64_t ignore, const Tensor& out, const Tensor& total) {
+  check_weight(x, weight);
   call.composed();
   if (target.numel() == 0) {
     if (reduction != at::Reduction::None) fill_step(out, reduction == at::Reduction::Mean ? NAN : 0);
@@ -96,6 +102,7 @@ void backward_into(Call& call, const Tensor& grad, const Tensor& x, const Tensor
                    const Tensor* weight, int64_t reduction, int64_t ignore, const Tensor& total,
                    const Tensor& grad_x) {
   static Programs programs;
+  check_weight(x, weight);
   call.composed();
   if (grad_x.numel() == 0) return;
   fill_step(grad_x, 0);

@@ -113,13 +113,17 @@ Rows multi_margin_rows(const Tensor& self, const Tensor& target, const at::Scala
   TORCH_CHECK(p.toInt() == 1 || p.toInt() == 2, "only p == 1 and p == 2 supported");
   TORCH_CHECK(self.dim() <= 2 && classes != 0 && (self.dim() < 2 || self.size(1) != 0),
               "Expected non-empty vector or matrix with optional 0-dim batch size, but got: ", self.sizes());
-  TORCH_CHECK(target.dim() <= 1 && target.numel() == n, "inconsistent target size, expected ", n, " but got ",
-              target.sizes());
+  TORCH_CHECK(target.dim() <= 1 && target.numel() == n,
+              "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples "
+              "(batch size). Expected target size [",
+              n, "], but got ", target.sizes(), ". Input has shape ", self.sizes(), ".");
   TORCH_CHECK(!weight || (weight->dim() <= 1 && weight->numel() == classes),
               "inconsistent weight size, expected ", classes, " but got ",
               weight ? weight->sizes() : IntArrayRef());
   TORCH_CHECK(target.scalar_type() == at::kLong, "expected scalar type Long but found ",
               c10::toString(target.scalar_type()));
+  TORCH_CHECK(!weight || weight->scalar_type() == self.scalar_type(), "expected scalar type ",
+              c10::toString(self.scalar_type()), " but found ", c10::toString(weight->scalar_type()));
   TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(self.scalar_type()),
                               "\"multi_margin_loss\" not implemented for '",
                               c10::toString(self.scalar_type()), "'");
