@@ -94,7 +94,7 @@ EXCLUSIONS: list[tuple[str, str, str]] = [
     ),
     (
         r"nn/test_convolution\.py",
-        r".*test_conv_backend_(?!empty_batch).*",
+        r".*test_conv_backend_(?!empty_).*",
         "asks which of PyTorch's own kernels runs: other devices' is convolution_overrideable",
     ),
     (
@@ -110,7 +110,7 @@ EXCLUSIONS: list[tuple[str, str, str]] = [
     (
         r"test_masked\.py",
         r".*test_mask_layout_sparse_csr_masked_(mean|amax|amin)_fl_float64",
-        "torch.masked.mean makes a value of a row without elements, which random masks have or not; so on the CPU",
+        "PyTorch makes a value of a row without elements, which random masks have or not; so on the CPU",
     ),
     (
         r"test_dlpack\.py",
@@ -161,6 +161,16 @@ EXCLUSIONS: list[tuple[str, str, str]] = [
         r"test_sparse_csr\.py",
         r".*test_print_Sparse.*",
         "the expected text is kept for CPU and CUDA alone",
+    ),
+    (
+        r"test_modules\.py",
+        r".*test_forward_nn_CrossEntropyLoss_fl_float16",
+        "composed of halves by PyTorch, from random numbers; the CPU's result for them is as far from float64",
+    ),
+    (
+        r"test_modules\.py",
+        r".*test_grad(grad)?_nn_CrossEntropyLoss_fl_float64",
+        "random targets are all the ignored one: a mean of nothing, which is NaN on the CPU as well",
     ),
     (
         r"test_testing\.py",
