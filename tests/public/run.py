@@ -1,12 +1,14 @@
 """Public training scripts, unmodified, on the chip that is here and on the CPU: wall time and final loss.
 
     python tests/public/run.py                              all of them, brought from GitHub
-    python tests/public/run.py --from DIR                   from copies in DIR/minGPT, DIR/char-rnn, DIR/examples
+    python tests/public/run.py --from DIR                   from copies in DIR/minGPT, DIR/char-rnn, …
     python tests/public/run.py --only gcn LSTM --keep DIR   those that have one of these in their names
+    python tests/public/run.py --only torchvision           or among the modules that they need
     python tests/public/run.py --out docs/scripts.md        and write the table
 
 Ends with 1 when a script failed or its final loss is not the CPU's.  A script whose modules are missing is
-named, not run.
+named, not run.  The table keeps the rows of scripts that were not run this time, so that those which need another
+PyTorch are run with it, one after the other: each row says which.
 """
 
 from __future__ import annotations
@@ -153,44 +155,58 @@ def arguments(script: Script) -> str:
     return f"`{text}`" if text else ""
 
 
-def row(script: Script, chip: Run, cpu: Run) -> str:
+def beginning(script: Script) -> str:
+    """Of its row: what does not come from the run."""
     where = {"": "chip", "cpu": "CPU: names no device"}.get(script.device, "chip, as default device")
+    return f"| {script.name} | {arguments(script)} | {script.data} | {where} |"
+
+
+def row(script: Script, chip: Run, cpu: Run) -> str:
+    import torch
+
     within = f"{script.tolerance:g}" if script.tolerance else "equal"
     return (
-        f"| {script.name} | {arguments(script)} | {script.data} | {where} | {cpu.seconds:.0f} | {chip.seconds:.0f} | "
+        f"{beginning(script)} {torch.__version__} | {cpu.seconds:.0f} | {chip.seconds:.0f} | "
         f"{cpu.final:g} | {chip.final:g} | {within} | {', '.join(chip.fallbacks) or 'none'} |"
     )
 
 
 HEAD = """# Public scripts
 
-Unmodified, on `{chip}` and on PyTorch's CPU, with PyTorch {torch}, {cores} cores:
+Unmodified, on `{chip}` and on PyTorch's CPU, {cores} cores:
 
     python tests/public/run.py --out docs/scripts.md
 
-brings the repositories from GitHub ({commits}), runs each script twice and writes this page.
+brings the repositories from GitHub ({commits}), runs each script twice and writes this page. The row of a script that
+it does not run stays, so those that need torchvision are added with the PyTorch that goes with it:
+
+    python tests/public/run.py --only torchvision --out docs/scripts.md
+
 Wall times are in seconds, with the import of PyTorch. A final loss (of reinforcement learning: the reward) may be
 so many parts of the CPU's away from it: rounding where nothing is random, and more where dropout, noise or the order of
-batches are other random numbers on a device than on the CPU, as they are on NVIDIA's. The examples' vision_transformer
-is not in their repository any more.
+batches are other random numbers on a device than on the CPU, as they are on NVIDIA's.
 
-| script | arguments | stand-in for data | ran on | CPU, s | chip, s | loss, CPU | loss, chip | may differ by | fallbacks |
-|---|---|---|---|---|---|---|---|---|---|
+| script | arguments | stand-in for data | ran on | PyTorch | CPU, s | chip, s | loss, CPU | loss, chip | may differ by | fallbacks |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 
-def page(rows: list[str], waiting: list[tuple[Script, str]]) -> str:
+def page(rows: dict[str, str], waiting: dict[str, str], before: str) -> str:
+    """Rows and reasons by the names of scripts, those of the page `before` included."""
     import torch
 
     commits = ", ".join(
         f"{address.split('.com/')[1]} at {commit[:7]}" for address, commit in REPOSITORIES.values()
     )
     chip = torch.cuda.get_device_name() if torch.cuda.is_available() else "no chip"
-    text = HEAD.format(chip=chip, torch=torch.__version__, cores=os.cpu_count(), commits=commits)
-    text += "\n".join(rows) + "\n"
-    if waiting:
+    text = HEAD.format(chip=chip, cores=os.cpu_count(), commits=commits)
+    kept = {s.name: line for s in SCRIPTS for line in before.splitlines() if line.startswith(beginning(s))}
+    rows = kept | rows
+    text += "".join(f"{rows[s.name]}\n" for s in SCRIPTS if s.name in rows)
+    missing = [s for s in SCRIPTS if s.name not in rows]
+    if missing:
         text += "\nNot run here:\n\n| script | arguments | stand-in for data | why |\n|---|---|---|---|\n"
-        text += "".join(f"| {s.name} | {arguments(s)} | {s.data} | {why} |\n" for s, why in waiting)
+        text += "".join(f"| {s.name} | {arguments(s)} | {s.data} | {waiting[s.name]} |\n" for s in missing)
     return text
 
 
@@ -199,7 +215,7 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--from", dest="source", type=Path, help="folder with copies of the repositories")
-    parser.add_argument("--only", nargs="+", default=[], help="words of names")
+    parser.add_argument("--only", nargs="+", default=[], help="words of names, and of modules needed")
     parser.add_argument(
         "--keep", type=Path, help="folder for what is brought and written; else a temporary one"
     )
@@ -211,21 +227,24 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     chosen = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # scripts that run end too
-    scripts = [s for s in SCRIPTS if not chosen.only or any(word in s.name for word in chosen.only)]
+    scripts = [
+        s for s in SCRIPTS
+        if not chosen.only or any(word in name for word in chosen.only for name in (s.name, *s.needs))
+    ]  # fmt: skip
     if not scripts:
         print(
             f"no script has one of {chosen.only} in its name; there are: {', '.join(s.name for s in SCRIPTS)}"
         )
         return 2
-    rows, failed = [], []
-    waiting = [(script, "not asked for") for script in SCRIPTS if script not in scripts]
+    rows, failed = {}, []
+    waiting = {script.name: "not asked for" for script in SCRIPTS if script not in scripts}
     with tempfile.TemporaryDirectory() as temporary:
         work = (chosen.keep or Path(temporary)).resolve()
         repositories = (chosen.source or work / "repositories").resolve()
         for script in scripts:
             missing = [name for name in script.needs if not importlib.util.find_spec(name)]
             if missing:
-                waiting.append((script, f"needs {', '.join(missing)}"))
+                waiting[script.name] = f"needs {', '.join(missing)}"
                 print(f"{script.name}: not run, needs {', '.join(missing)}", flush=True)
                 continue
             for name in (script.repository, *script.also):
@@ -242,9 +261,10 @@ def main() -> int:
                 for name, result in (("CPU", cpu), ("chip", chip)):
                     print(f"--- {name}\n" + "\n".join(result.output.splitlines()[-20:]), flush=True)
             else:
-                rows.append(row(script, chip, cpu))
+                rows[script.name] = row(script, chip, cpu)
     if chosen.out and not failed:
-        chosen.out.write_text(page(rows, waiting))
+        before = chosen.out.read_text() if chosen.out.exists() else ""
+        chosen.out.write_text(page(rows, waiting, before))
     print(f"{len(rows)} passed, {len(failed)} failed, {len(SCRIPTS) - len(rows) - len(failed)} not run")
     return bool(failed)
 

