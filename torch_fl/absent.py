@@ -8,6 +8,7 @@ from __future__ import annotations
 _CUDART = "a part of NVIDIA's runtime library; chips are reached through torch-fl's own ABI"
 _SENSOR = "the chip ABI has no sensors; the vendor's own tool shows them"
 _TUNABLE = "chooses among the matrix multiplications of NVIDIA's and AMD's libraries; a chip has its own"
+_NODES = "a chip's graph has no nodes of CUDA's; torch.fl.CUDAGraph.debug_dump writes its launches"
 
 ABSENT: dict[str, str] = {
     "CUDAPluggableAllocator": "torch-fl's allocator stands above each chip's malloc and is not replaced",
@@ -21,7 +22,10 @@ ABSENT: dict[str, str] = {
     "cudart": _CUDART,
     "current_blas_handle": "a handle of cuBLAS; a chip's matrix multiplication takes a stream and no handle",
     "current_solver_handle": "a handle of cuSOLVER, which no chip has",
+    "export_dot": "of PyTorch 2.14: " + _NODES,
+    "export_graph_data": "of PyTorch 2.14: " + _NODES,
     "gds": "GPUDirect Storage, a driver of NVIDIA's",
+    "graph_annotations": "of PyTorch 2.14: names for the kernels of a graph in traces of NVIDIA's profiler",
     "green_contexts": "see GreenContext",
     "has_magma": "a library for NVIDIA and AMD GPUs",
     "jiterator": "takes CUDA C++ source; torch.compile makes kernels for chips",

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import gc
 import typing
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from . import _native, streams
+from . import _native, graph_hooks, streams
+from .graph_hooks import *  # noqa: F403
+from .graph_hooks import Hook, RemovableHandle
 
 __all__ = [
+    *graph_hooks.__all__,
     "CUDAGraph",
     "graph",
     "graph_pool_handle",
@@ -25,6 +29,8 @@ __all__ = [
 ]
 
 Pool = tuple[int, int]
+# torch.utils._cuda_debug of PyTorch 2.14 and later.
+_ASKS_FOR_ALL_POOLS = hasattr(torch.cuda.CUDAGraph, "pools")
 
 
 def is_current_stream_capturing() -> bool:
@@ -52,6 +58,41 @@ class CUDAGraph(torch._C._acceleratorGraph):
     def __init__(self, keep_graph: bool = False) -> None:
         super().__init__(keep_graph)
         self._tracker = None
+        self._keep_graph, self._ready = keep_graph, False
+        self._hooks = graph_hooks.Hooks()
+        self._retained = graph_hooks.Retained(self)
+
+    def register_capture_start_hook(self, hook: Hook) -> RemovableHandle:
+        """Call hook(graph) when a capture has begun; what it launches is captured."""
+        return self._hooks.register("capture_start", hook)
+
+    def register_capture_end_hook(self, hook: Hook) -> RemovableHandle:
+        """Call hook(graph) when a capture has ended."""
+        return self._hooks.register("capture_end", hook)
+
+    def register_post_instantiate_hook(self, hook: Hook) -> RemovableHandle:
+        """Call hook(graph) when it is ready to be replayed."""
+        return self._hooks.register("instantiate", hook)
+
+    def register_replay_start_hook(self, hook: Hook) -> RemovableHandle:
+        """Call hook(graph) before a replay's launches are submitted."""
+        return self._hooks.register("replay_start", hook)
+
+    def register_replay_end_hook(self, hook: Hook) -> RemovableHandle:
+        """Call hook(graph) when a replay's launches are submitted, or have failed."""
+        return self._hooks.register("replay_end", hook)
+
+    def register_destroy_callback(
+        self, cb: Callable[[], None], *, synchronize_before_release: bool = False
+    ) -> RemovableHandle:
+        """Call cb() once when the graph is reset or gone; it must not refer to the graph, and its errors are
+        dropped.  With synchronize_before_release the replays from now on are waited for before.
+        """
+        return self._retained.add(self._retained.callbacks, cb, synchronize_before_release)
+
+    def retain_object(self, obj: object, *, synchronize_before_release: bool = False) -> RemovableHandle:
+        """Keep obj until the graph is reset or gone; it must not refer to the graph."""
+        return self._retained.add(self._retained.objects, obj, synchronize_before_release)
 
     def capture_begin(
         self, pool: Pool | None = None, capture_error_mode: str = "global", check_input_liveness: bool = False
@@ -63,46 +104,77 @@ class CUDAGraph(torch._C._acceleratorGraph):
         says which tensor from outside the graph is gone.
         """
         self._stop_tracking()
+        pool = getattr(pool, "id", pool)
         super().capture_begin(pool=pool, capture_error_mode=capture_error_mode)
         if check_input_liveness:
             from torch.utils._cuda_debug import _CUDAGraphInputLivenessTracker
 
             self._tracker = _CUDAGraphInputLivenessTracker()
             self._tracker.start()
+        self._hooks.fire("capture_start", self)
 
     def capture_end(self) -> None:
         """End the capture; raises when something happened in it that a graph cannot hold."""
         try:
-            super().capture_end()
+            self.capture_end_pre()
+            self._hooks.fire("capture_end", self)
+            if not self._keep_graph:
+                self._ready = True
+                self._hooks.fire("instantiate", self)
         finally:
-            if self._tracker is not None:
-                self._tracker.stop()
+            self.capture_end_post()
+
+    def capture_end_pre(self) -> None:
+        """The first part of capture_end(), without what its hooks do."""
+        super().capture_end()
+
+    def capture_end_post(self) -> None:
+        """The last part of capture_end()."""
+        if self._tracker is not None:
+            self._tracker.stop()
 
     def instantiate(self) -> None:
         """Make a graph with keep_graph=True ready; replay() does it too."""
         super().instantiate()
+        self._ready = True
+        self._hooks.fire("instantiate", self)
 
     def replay(self) -> None:
         """Submit the launches to the current stream of the graph's device."""
         if self._tracker is not None:
-            self._tracker.check_alive(self.pool())
-        super().replay()
+            self._tracker.check_alive(self.pools() if _ASKS_FOR_ALL_POOLS else self.pool())
+        if self._keep_graph and not self._ready:
+            self.instantiate()
+        if self._retained.streams is not None:
+            self._retained.streams.add(streams.current_stream())
+        self._hooks.fire("replay_start", self)
+        try:
+            super().replay()
+        finally:
+            self._hooks.fire("replay_end", self)
 
     def reset(self) -> None:
         """Forget the capture; the graph can be captured again."""
         self._stop_tracking()
+        self._ready = False
+        self._retained.release()
+        self._retained = graph_hooks.Retained(self)
         super().reset()
 
     def pool(self) -> Pool:
         """The name of the graph's memory pool, for another graph's capture_begin."""
         return super().pool()
 
+    def pools(self) -> list[Pool]:
+        """The names of all its pools: one."""
+        return [self.pool()]
+
     def enable_debug_mode(self) -> None:
         """Allow debug_dump()."""
         super().enable_debug_mode()
 
-    def debug_dump(self, debug_path: str) -> None:
-        """Write the launches to a file that Graphviz draws."""
+    def debug_dump(self, debug_path: str, *, verbose: bool = True) -> None:
+        """Write the launches to a file that Graphviz draws; there is one form of it."""
         super().debug_dump(debug_path)
 
     def raw_cuda_graph(self) -> int:
