@@ -141,7 +141,9 @@ def measure(chip: str, dtypes: list[str], samples: int = 2, jobs: int = 1, ops: 
     command += ["--dtypes", ",".join(dtypes), "--samples", str(samples), "--ops", ops, "--jobs", str(jobs)]
     environment = {**os.environ, "FL_VISIBLE_DEVICES": f"{chip}:0", "FL_FALLBACK": "quiet"}
     parts = [
-        subprocess.Popen([*command, "--part", str(part)], stdout=subprocess.PIPE, text=True, env=environment)
+        subprocess.Popen(
+            [*command, "--part", str(part)], stdout=subprocess.PIPE, text=True, env=environment
+        )
         for part in range(jobs)
     ]
     found: Found = collections.defaultdict(dict)

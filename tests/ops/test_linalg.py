@@ -59,7 +59,8 @@ def test_cholesky(n, dtype):
             a = positive(*batch, n, n, dtype=dtype)
             for upper in (False, True):
                 check(lambda t: torch.linalg.cholesky(t, upper=upper), a)
-                check(lambda t: torch.cholesky(t, upper=upper), a)
+                if torch.__version__ < (2, 14):  # an error from then on
+                    check(lambda t: torch.cholesky(t, upper=upper), a)
                 check(lambda t: torch.linalg.cholesky_ex(t, upper=upper), a)
                 factor = torch.linalg.cholesky(a, upper=upper)
                 check(lambda f: torch.cholesky_inverse(f, upper=upper), factor, rtol=1e-3, atol=1e-4)

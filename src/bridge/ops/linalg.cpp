@@ -8,7 +8,6 @@
 #include <ATen/ops/_linalg_slogdet_native.h>
 #include <ATen/ops/_linalg_solve_ex_native.h>
 #include <ATen/ops/cholesky_inverse_native.h>
-#include <ATen/ops/cholesky_native.h>
 #include <ATen/ops/linalg_cholesky_ex_native.h>
 #include <ATen/ops/linalg_householder_product_native.h>
 #include <ATen/ops/linalg_inv_ex_native.h>
@@ -481,8 +480,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   STRUCTURED(_linalg_solve_ex, result)
   STRUCTURED(linalg_inv_ex, inverse)
   STRUCTURED(linalg_cholesky_ex, L)
-  NATIVE0(cholesky, cholesky)
-  NATIVE(cholesky, out, cholesky_out)
+  FL_UNTIL_2_13(NATIVE0(cholesky, cholesky))
+  FL_UNTIL_2_13(NATIVE(cholesky, out, cholesky_out))
   NATIVE0(cholesky_inverse, cholesky_inverse)
   NATIVE(cholesky_inverse, out, cholesky_inverse_out)
   NATIVE0(linalg_householder_product, linalg_householder_product)
