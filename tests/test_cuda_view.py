@@ -273,7 +273,7 @@ def test_what_is_touched_beside_torch_cuda():
     from torch_fl import comm, cuda_view
 
     own = {torch.cuda, torch.cuda.graphs, torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda._utils,
-           torch.cuda.nvtx, torch.cuda.profiler, torch.fl}  # fmt: skip
+           torch.cuda.nvtx, torch.cuda.nccl, torch.cuda.profiler, torch.fl}  # fmt: skip
     others = {
         f"{owner.__name__}.{name}"
         for owner, name, _ in cuda_view._replacements()
@@ -299,10 +299,12 @@ def test_off_is_plain_pytorch():
         )
         for call in (x.cuda, lambda: torch.ones(1).cuda(), lambda: x.to("cuda"), lambda: torch.cuda.FloatTensor([1]),
                      lambda: x.type("torch.cuda.FloatTensor"), lambda: torch.zeros(1, device="cuda")):  # fmt: skip
-            with pytest.raises((RuntimeError, AssertionError, TypeError), match="CUDA|cuda"):
+            with pytest.raises((RuntimeError, AssertionError, TypeError), match="CUDA|cuda|NVIDIA driver"):
                 call()
         with torch.autocast("fl"):
-            assert torch.is_autocast_enabled("fl") and not torch.is_autocast_enabled()
+            assert torch.is_autocast_enabled("fl") and not torch.is_autocast_enabled("cuda")
+            # The accelerator's from 2.14 on, CUDA's before.
+            assert torch.is_autocast_enabled() == (torch.__version__ >= (2, 14))
             assert torch.get_autocast_gpu_dtype() == torch.float16
         assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
         if not torch.version.cuda:

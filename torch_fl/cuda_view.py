@@ -79,10 +79,29 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     for theirs, ours in ((cuda.nvtx, fl.nvtx), (cuda.profiler, fl.profiler)):
         for name in ours.__all__:
             yield theirs, name, getattr(ours, name)
+    # nn.DataParallel sums gradients with NVIDIA's library where PyTorch has it.
+    yield cuda.nccl, "is_available", _nccl_is_available
     # torch.nn.RNN asks for each of its weights, and the answer is no with a warning that cuDNN is missing.
     yield torch.backends.cudnn, "is_acceptable", _cudnn_is_acceptable
     # Predicts strides of cuFFT's, cuSOLVER's and cuDNN's results for whatever is called "cuda".
     yield torch._meta_registrations, "device_hint", _device_hint
+
+
+def _nccl_is_available(tensors: Any) -> bool:
+    """Whether NCCL takes the tensors: never."""
+    return False
+
+
+def _read_cudnn_version() -> None:
+    """Let PyTorch know the version of cuDNN that it was built with, where it has not asked yet.
+
+    The first torch.backends.cudnn.version() also compares the devices with what cuDNN needs of NVIDIA's, and
+    takes 20 ms to load it.
+    """
+    state = torch.backends.cudnn.version.__globals__
+    if torch._C._has_cudnn and torch._C._cudnn.is_cuda and state.get("__cudnn_version", 0) is None:
+        major, minor, patch = torch._C._cudnn.getCompileVersion()
+        state["__cudnn_version"] = major * (10000 if major >= 9 else 1000) + minor * 100 + patch
 
 
 def _cudnn_is_acceptable(tensor: torch.Tensor) -> bool:
@@ -120,6 +139,7 @@ def enable() -> None:
             setattr(owner, name, value)
         _native.cuda_view_enable()
         _name_methods("cuda")
+        _read_cudnn_version()
     except BaseException:
         _restore()
         raise

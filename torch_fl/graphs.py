@@ -279,6 +279,8 @@ def make_graphed_callables(
     num_warmup_iters: int = 3,
     allow_unused_input: bool = False,
     pool: Pool | None = None,
+    capture_error_mode: str = "global",
+    enable_annotations: bool = False,
 ) -> Any:
     """Functions or modules whose forward and backward are replays of graphs, in one autograd node each.
 
@@ -325,10 +327,16 @@ def make_graphed_callables(
 
     # They share memory, so they are captured in the order in which they will run: backward in reverse.
     shared = graph_pool_handle() if pool is None else pool
+
+    def capture(of: CUDAGraph) -> graph:
+        return graph(
+            of, pool=shared, capture_error_mode=capture_error_mode, enable_annotations=enable_annotations
+        )
+
     forwards = []
     for function, arguments in zip(functions, samples, strict=True):
         forward = CUDAGraph()
-        with graph(forward, pool=shared):
+        with capture(forward):
             result = function(*arguments)
         flat, form = torch.utils._pytree.tree_flatten(result)
         forwards.append((forward, tuple(flat), form))
@@ -338,7 +346,7 @@ def make_graphed_callables(
     ):
         backward, grad_outputs, made = CUDAGraph(), like(outputs), ()
         if any(o.requires_grad for o in outputs):
-            with graph(backward, pool=shared):
+            with capture(backward):
                 made = grads(outputs, inputs, grad_outputs)
         grad = iter(made)
         grad_inputs = tuple(next(grad) if i.requires_grad and made else None for i in inputs)

@@ -8,10 +8,12 @@
 #error "torch-fl's bridge needs PyTorch 2.13 or later"
 #endif
 
-// Of operators that 2.14 has no longer: torch.cholesky.
+// What one of them has and the other lacks: torch.cholesky, torch.linalg.matrix_sqrth.
 #if TORCH_VERSION_MINOR < 14
 #include <ATen/ops/cholesky_native.h>
 #define FL_UNTIL_2_13(...) __VA_ARGS__
+#define FL_SINCE_2_14(...)
 #else
 #define FL_UNTIL_2_13(...)
+#define FL_SINCE_2_14(...) __VA_ARGS__
 #endif
