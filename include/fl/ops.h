@@ -514,7 +514,11 @@ typedef struct fl_spmm_args {
 } fl_spmm_args;
 
 /* out[j] = scale × Σk in[k] × exp(∓2πi jk/n) along the axis; + with `inverse`.
- * in and out are C64 or C128, same sizes and dtype; any length n.
+ * in and out are C64 or C128, same sizes and dtype; any length n.  Claimed for
+ * F32 (F64), one side is real, n long along the axis, and the other the first
+ * n/2 + 1 of the complex values, C64 (C128): `in` is the real side, or with
+ * `inverse` `out`; then the missing values are the conjugates of those there,
+ * and the imaginary parts of the first and, n even, the last count for nothing.
  * [FFT-1] Within 1e-6 (C128: 1e-14) × log2(n) of the largest result. */
 typedef struct fl_fft_args {
   fl_tensor in, out;
