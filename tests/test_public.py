@@ -109,6 +109,25 @@ def test_another_loss_is_told(tmp_path):
     assert not (tmp_path / "page.md").exists()
 
 
+def test_a_script_without_an_end_is_stopped(tmp_path):
+    folder = tmp_path / "examples/reinforcement_learning"
+    folder.mkdir(parents=True)
+    (folder / "reinforce.py").write_text(
+        "import time\nprint('Episode 50\\tLast reward: 1.00\\tAverage reward: 2.50\\n')\ntime.sleep(200)\n"
+    )
+    (tmp_path / "gymnasium.py").touch()
+    # A shell's background commands ignore the interrupt.
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, PUBLIC / "run.py", "--from", tmp_path,
+         "--keep", tmp_path / "work", "--only", "reinforcement_learning reinforce", "--limit", "100"],
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0 and "2.5; 0 fallbacks; ok" in done.stdout, done.stdout + done.stderr
+
+
 def test_table(modules):
     scripts, *_ = modules
     names = [s.name for s in scripts.SCRIPTS]
@@ -138,6 +157,14 @@ def test_the_files_of_cifar(modules, tmp_path):
         text=True,
     )
     assert seen.stdout.split() == ["400", "80", "True", "(32,", "32)", "nms"], seen.stderr
+
+
+def test_words_choose_scripts(modules):
+    module, _, command = modules
+    chosen = lambda *words: [s.name for s in module.SCRIPTS if command.asked_for(s, list(words))]  # noqa: E731
+    assert chosen() == [s.name for s in module.SCRIPTS] and chosen("none such") == []
+    assert chosen("mnist") == ["mnist"] and chosen("gcn", "adder") == ["minGPT adder", "minGPT adder, dropout", "gcn"]
+    assert set(chosen("torchvision")) == {s.name for s in module.SCRIPTS if "torchvision" in s.needs} > {"mnist"}
 
 
 def test_stand_ins(modules, tmp_path, monkeypatch):

@@ -91,7 +91,8 @@ def execute(
     with (folder / "output.txt").open("w+") as file:
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=file, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
-        deadline, stopped, late = time.monotonic() + limit, False, False
+        start = time.monotonic()
+        deadline, stopped, late = start + limit, False, False
         try:
             while process.poll() is None and not late:
                 time.sleep(0.05)
@@ -104,7 +105,7 @@ def execute(
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     if late:
-        return f"{written()}\nended after {limit:.0f} s", 1
+        return f"{written()}\nended after {time.monotonic() - start:.0f} s", 1
     return written(), 0 if stopped else process.returncode
 
 
@@ -124,7 +125,9 @@ def run(script: Script, repositories: Path, folder: Path, on_chip: bool, limit: 
     if script.before:
         subprocess.run([sys.executable, place.parent / script.before], cwd=folder, env=env, check=True)
     start = time.monotonic()
-    command = [*interpreter, str(place), *shlex.split(script.arguments)]
+    # On the CPU the device is not asked for: a PyTorch with CUDA has an accelerator and no device.
+    given = [word for word in shlex.split(script.arguments) if on_chip or word != "--accel"]
+    command = [*interpreter, str(place), *given]
     output, status = execute(command, folder, env, script.until, limit)
     seconds = time.monotonic() - start
     found = re.findall(script.final, output)
@@ -173,7 +176,7 @@ def row(script: Script, chip: Run, cpu: Run) -> str:
 
 HEAD = """# Public scripts
 
-Unmodified, on `{chip}` and on PyTorch's CPU, {cores} cores:
+Unmodified, on `{chip}` and on PyTorch's CPU (without `--accel`), {cores} cores:
 
     python tests/public/run.py --out docs/scripts.md
 
@@ -224,13 +227,21 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def asked_for(script: Script, words: list[str]) -> bool:
+    """A whole name means that script alone."""
+    names = {s.name for s in SCRIPTS}
+    return not words or any(
+        word == script.name if word in names else any(word in name for name in (script.name, *script.needs))
+        for word in words
+    )
+
+
 def main() -> int:
     chosen = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # scripts that run end too
-    scripts = [
-        s for s in SCRIPTS
-        if not chosen.only or any(word in name for word in chosen.only for name in (s.name, *s.needs))
-    ]  # fmt: skip
+    # Ignored where a shell started this in the background, and scripts would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    scripts = [script for script in SCRIPTS if asked_for(script, chosen.only)]
     if not scripts:
         print(
             f"no script has one of {chosen.only} in its name; there are: {', '.join(s.name for s in SCRIPTS)}"
