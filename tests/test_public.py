@@ -163,8 +163,14 @@ def test_words_choose_scripts(modules):
     module, _, command = modules
     chosen = lambda *words: [s.name for s in module.SCRIPTS if command.asked_for(s, list(words))]  # noqa: E731
     assert chosen() == [s.name for s in module.SCRIPTS] and chosen("none such") == []
-    assert chosen("mnist") == ["mnist"] and chosen("gcn", "adder") == ["minGPT adder", "minGPT adder, dropout", "gcn"]
-    assert set(chosen("torchvision")) == {s.name for s in module.SCRIPTS if "torchvision" in s.needs} > {"mnist"}
+    assert chosen("mnist") == ["mnist"] and chosen("gcn", "adder") == [
+        "minGPT adder",
+        "minGPT adder, dropout",
+        "gcn",
+    ]
+    assert (
+        set(chosen("torchvision")) == {s.name for s in module.SCRIPTS if "torchvision" in s.needs} > {"mnist"}
+    )
 
 
 def test_stand_ins(modules, tmp_path, monkeypatch):

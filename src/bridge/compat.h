@@ -17,3 +17,10 @@
 #define FL_UNTIL_2_13(...)
 #define FL_SINCE_2_14(...) __VA_ARGS__
 #endif
+
+namespace fl::bridge {
+
+// torch.quantize_per_tensor and _per_channel.
+constexpr bool kZeroPointBeforeRounding = TORCH_VERSION_MINOR < 14;
+
+}  // namespace fl::bridge

@@ -123,7 +123,7 @@ static Tensor& gelu_backward_out(const Tensor& grad, const Tensor& self, std::st
 // relu: PyTorch's own goes through clamp_min and the dispatcher once more.
 FORMULA(relu, "aten::relu", at_least(x, x.like(0)))
 static void run_relu(at::TensorIterator& iter) {
-  TORCH_CHECK(iter.dtype(0) != at::kBool, "Boolean inputs not supported for relu");
+  TORCH_CHECK_NOT_IMPLEMENTED(iter.dtype(0) != at::kBool, "Boolean inputs not supported for relu");
   if (!run_iterator(relu_fl::op, iter))
     run_on_host(relu_fl::op.op, iter, [](at::TensorIterator& host) {
       Tensor out = host.output();

@@ -34,6 +34,18 @@ def test_per_tensor(dtype):
     same_quantized(there, torch.quantize_per_tensor(x, 0.5, 2, dtype))
 
 
+def test_what_lies_half_way():
+    """PyTorch 2.13 adds the zero point before it rounds, 2.14 after."""
+    x = torch.tensor([0.25, -0.75, 0.75, 1.25, -0.25, -1.25]).repeat(2, 1)
+    for zero in (0, 3, -4):
+        q = torch.quantize_per_tensor(x.to("fl"), 0.5, zero, torch.qint8)
+        same_quantized(q, torch.quantize_per_tensor(x, 0.5, zero, torch.qint8))
+        for zeros in (torch.full((2,), zero), torch.full((2,), zero + 0.5)):
+            scales, dtype = torch.full((2,), 0.5), torch.quint8 if zeros.is_floating_point() else torch.qint8
+            q = torch.quantize_per_channel(x.to("fl"), scales.to("fl"), zeros.to("fl"), 0, dtype)
+            same_quantized(q, torch.quantize_per_channel(x, scales, zeros, 0, dtype))
+
+
 @pytest.mark.parametrize("dtype", [torch.qint8, torch.quint8])
 def test_dynamic(dtype):
     x = tensor(30, 5)

@@ -93,11 +93,11 @@ def cifar(folder: Path, repositories: Path) -> None:
     (target / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"angle {i}" for i in range(10)]}))
 
 
-def photographs(folder: Path, repositories: Path) -> None:
+def photographs(folder: Path, repositories: Path, size: int = 300) -> None:
     """Twelve coloured gradients where BSDS300 would be unpacked."""
     from PIL import Image
 
-    x, y = np.meshgrid(np.arange(300), np.arange(300))
+    x, y = np.meshgrid(np.arange(size), np.arange(size))
     for part, count in (("train", 8), ("test", 4)):
         target = folder / "dataset/BSDS300/images" / part
         target.mkdir(parents=True)
@@ -112,7 +112,7 @@ def style(folder: Path, repositories: Path) -> None:
     import torch
     from torchvision.models import VGG16_Weights, vgg16
 
-    photographs(folder, repositories)
+    photographs(folder, repositories, 96)
     torch.manual_seed(0)
     with torch.device("meta"):
         shapes = {name: p.shape for name, p in vgg16().state_dict().items()}

@@ -107,8 +107,12 @@ void quantize(Op& op, const Tensor& from, const Tensor& quantized, const Paramet
         const double far = integer == FL_I64 ? 1e12 : 1e8;
         Expr inverse = 1.0 / f.scale;
         if (p.float_zero_points) inverse = select(f.scale == 0, f.scale.like(1), inverse);
-        // Rounded after the zero point has joined, as on the CPU.
-        Expr q = min(max(round(x * inverse + f.zero_point.cast(FL_F32)), -far), far).cast(integer);
+        // What lies half way goes to the even level, or, before the zero point has joined, to the even
+        // multiple.
+        Expr zero = f.zero_point.cast(FL_F32);
+        Expr level = p.float_zero_points || kZeroPointBeforeRounding ? round(x * inverse + zero)
+                                                                     : round(x * inverse) + zero;
+        Expr q = min(max(level, -far), far).cast(integer);
         b.store(0, min(max(q, low), high).v, memory);
       });
   launch(op, program, out, in, p);
