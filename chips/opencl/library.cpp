@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -24,7 +25,17 @@ namespace ocl {
 namespace {
 
 constexpr char kMagic[8] = {'f', 'l', 'o', 'c', 'l', '0', '0', '1'};
-constexpr auto kSettle = std::chrono::milliseconds(1500);  // from a compilation to its file with machine code
+// A driver may compile for the file: PoCL makes each kernel once more, for any size of a group, which takes
+// longer than all before. Files are written when nothing has been compiled for a while: kSettle times what
+// all compilations took, so that a busy machine is no other, within limits. By then kernels have run, and
+// PoCL's binaries hold their machine code as well. A process that ends before writes for kAtExit: PoCL has a
+// cache of its own.
+constexpr int kSettle = 4;
+constexpr auto kSettleLeast = std::chrono::milliseconds(1500), kSettleMost = std::chrono::milliseconds(60000),
+               kAtExit = std::chrono::milliseconds(1000);
+// One compiler at a time: what is compiled behind the scenes leaves it to callers that wait for theirs, but
+// not for ever.
+constexpr auto kYield = std::chrono::milliseconds(300), kPatience = std::chrono::milliseconds(10000);
 
 struct Header {
   char magic[8];
@@ -144,7 +155,7 @@ Kernel* Library::add(Family family, uint64_t key, Source source, bool now) {
   }
   if (now) return use(*e);
   std::lock_guard<std::mutex> guard(mutex_);
-  wanted_.push_back(e);
+  wanted_.push_back({e, Clock::now()});
   start_thread();
   wake_.notify_one();
   return nullptr;
@@ -152,7 +163,13 @@ Kernel* Library::add(Family family, uint64_t key, Source source, bool now) {
 
 Kernel* Library::use(Entry& e) {
   if (Kernel* k = e.kernel.load(std::memory_order_acquire)) return k;
+  auto count = [this](int callers) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    waiting_ += callers, waited_ = Clock::now();
+  };
+  count(1);
   build(e);
+  count(-1);
   if (Kernel* k = e.kernel.load(std::memory_order_acquire)) return k;
   refuse(FL_FAILED, "%s", e.problem.c_str());
   return nullptr;
@@ -179,7 +196,7 @@ void Library::build(Entry& e) {
     cl_program program = path.empty() ? nullptr : load(path, key, options);
     bool fresh = !program;
     cl_int error = CL_SUCCESS;
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     if (fresh) {
       const char* strings[] = {text.c_str()};
       program = cl.clCreateProgramWithSource(device_.context, 1, strings, nullptr, &error);
@@ -201,12 +218,13 @@ void Library::build(Entry& e) {
       return;
     }
     log(FL_LOG_DEBUG, "opencl: kernel %s%s: %s in %.0f ms", e.source.kernel.c_str(), e.source.options.c_str(),
-        fresh ? "compiled" : "read",
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+        fresh ? "compiled" : "read", std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     e.kernel.store(kernel, std::memory_order_release);
     if (fresh && !path.empty()) {
       std::lock_guard<std::mutex> guard(mutex_);
-      fresh_.push_back({program, path, key});
+      unsaved_.push_back({program, path, key});
+      compiled_ = Clock::now();
+      spent_ += compiled_ - start;
       start_thread();
       wake_.notify_one();
     }
@@ -281,40 +299,42 @@ void Library::work() {
   if (!directory_.empty()) remove_leftovers(directory_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
-    // At once, for a process that ends soon, and again when it has run.
-    if (!fresh_.empty()) {
-      std::vector<Unsaved> now;
-      now.swap(fresh_);
-      lock.unlock();
-      for (const Unsaved& u : now) save(u);
-      lock.lock();
-      unsaved_.insert(unsaved_.end(), now.begin(), now.end());
-      continue;
-    }
+    const auto now = Clock::now();
     if (!wanted_.empty()) {
-      Entry* e = wanted_.front();
-      wanted_.erase(wanted_.begin());
+      const Wanted first = wanted_.front();
+      const auto start = std::min((waiting_ ? now : waited_) + kYield, first.since + kPatience);
+      if (now < start) {
+        wake_.wait_until(lock, start);
+        continue;
+      }
+      wanted_.pop_front();
       lock.unlock();
-      build(*e);
+      build(*first.entry);
       lock.lock();
-      continue;
-    }
-    if (unsaved_.empty()) {
+    } else if (unsaved_.empty()) {
       wake_.wait(lock);
-      continue;
+    } else if (const auto settled =
+                   compiled_ + std::clamp<Clock::duration>(kSettle * spent_, kSettleLeast, kSettleMost);
+               now < settled) {
+      wake_.wait_until(lock, settled);
+    } else {
+      save_next(lock);
     }
-    if (wake_.wait_for(lock, kSettle) == std::cv_status::no_timeout) continue;  // more is coming
-    std::vector<Unsaved> now;
-    now.swap(unsaved_);
-    lock.unlock();
-    for (const Unsaved& u : now) save(u);
-    lock.lock();
   }
 }
 
-// What was compiled last is written, what was still to be compiled is not.
+void Library::save_next(std::unique_lock<std::mutex>& lock) {
+  const Unsaved u = std::move(unsaved_.front());
+  unsaved_.pop_front();
+  lock.unlock();
+  save(u);
+  lock.lock();
+}
+
+// What was still to be compiled is not.
 void Library::at_exit() {
   if (process_ != getpid()) return;  // a fork has no such thread
+  const auto end = Clock::now() + kAtExit;
   {
     std::lock_guard<std::mutex> guard(mutex_);
     stop_ = true;
@@ -322,9 +342,9 @@ void Library::at_exit() {
   }
   wake_.notify_one();
   if (thread_.joinable()) thread_.join();
-  for (const auto* list : {&fresh_, &unsaved_})
-    for (const Unsaved& u : *list) save(u);
-  fresh_.clear(), unsaved_.clear();
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!unsaved_.empty() && Clock::now() < end) save_next(lock);
+  unsaved_.clear();
 }
 
 }  // namespace ocl

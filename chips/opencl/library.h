@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -66,7 +68,7 @@ struct Library {
     return add(family, key, make(), false);
   }
 
-  // Ends every library's thread; what it has compiled is kept.
+  // Ends every library's thread.
   static void end_all();
 
  private:
@@ -79,6 +81,11 @@ struct Library {
     std::once_flag built;
     Source source;
     const Entry* next;
+  };
+  using Clock = std::chrono::steady_clock;
+  struct Wanted {
+    Entry* entry;
+    Clock::time_point since;
   };
   struct Unsaved {
     cl_program program;
@@ -99,6 +106,7 @@ struct Library {
   void build(Entry& e);
   cl_program load(const std::string& path, const std::string& key, const std::string& options);
   void save(const Unsaved& u);
+  void save_next(std::unique_lock<std::mutex>& lock);
   void work();
   void start_thread();
   void at_exit();
@@ -107,12 +115,15 @@ struct Library {
   std::string directory_;  // of compiled programs; empty: none are kept
   std::atomic<const Entry*> chains_[kChains] = {};
   std::mutex adding_;
-  // The thread's: what to compile, and what to write to disk once it has run (PoCL's binaries then hold the
-  // machine code as well).
+  // The thread's: what to compile, and what to write to disk.
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<Entry*> wanted_;
-  std::vector<Unsaved> fresh_, unsaved_;
+  std::deque<Wanted> wanted_;
+  std::deque<Unsaved> unsaved_;
+  Clock::time_point compiled_{};  // the last that is to be written,
+  Clock::duration spent_{};       // and how long it took to compile all
+  int waiting_ = 0;               // callers whose kernels are being compiled,
+  Clock::time_point waited_{};    // and when that number last changed
   bool running_ = false, stop_ = false;
   std::thread thread_;
   int process_ = 0;
