@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "block.h"
 #include "chip.h"
 #include "kernel_sources.h"
 #include "launch.h"
@@ -16,7 +17,7 @@ constexpr uint32_t kDtypes = FL_BIT(FL_F16) | FL_BIT(FL_BF16) | FL_BIT(FL_F32) |
 
 // As in attention.cl.
 enum { kQ, kK, kV, kOut, kLse, kGrad, kBias, kGradQ, kGradK, kGradV, kTensors };
-constexpr int64_t kMost = 256, kKeys = 64, kColumns = 32, kGroupRows = 16, kGroupSize = 256;
+constexpr int64_t kMost = 256, kKeys = 64, kGroupRows = 16, kGroupSize = 256;
 
 struct AttentionParameters {
   int64_t batch, heads, kv_heads, l, s, e, ev, l_pad, s_pad, causal, has_bias;
@@ -25,13 +26,13 @@ struct AttentionParameters {
   int64_t stride[kTensors][4], offset[kTensors], panels[kTensors], rows[kTensors], statistics;
 };
 
-std::string definitions(uint8_t dtype, bool processor, bool backward) {
+std::string definitions(uint8_t dtype, bool processor, const Block& block, bool backward) {
   const bool wide = dtype == FL_F64;
   const std::string d = dtype_name(dtype), l = wide ? "F64" : "F32", ct = wide ? "double" : "float";
   std::string t = "\n#define CT " + ct + "\n#define V(n) " + ct + "##n\n#define LOAD LOAD_" + d +
                   "\n#define STORE STORE_" + d + "\n#define LOAD_L LOAD_" + l + "\n#define STORE_L STORE_" +
                   l + "\n#define SCALE " + (wide ? "as_double(p.scale)" : "p.narrow_scale") + "\n";
-  t += processor ? "#define ROWS " + std::string(wide ? "4" : "8") + "\n"
+  t += processor ? block.macros()
                  : "#define ROWS " + std::to_string(kGroupRows) + "\n#define SIZE " +
                        std::to_string(kGroupSize) + "\n";
   return t + (backward ? "#define BACKWARD\n" : "");
@@ -52,7 +53,9 @@ fl_status run(const fl_launch* launch, const fl_tensor* const (&tensors)[kTensor
                   static_cast<long long>(p.kv_heads));
   if (p.e > kMost || p.ev > kMost) return FL_UNSUPPORTED;
   const bool processor = d.info.processor, wide = q.dtype == FL_F64;
-  const int64_t size = wide ? 8 : 4, e_pad = padded(p.e, kColumns), ev_pad = padded(p.ev, kColumns);
+  const int64_t size = wide ? 8 : 4;
+  const Block block = block_of(d, size);
+  const int64_t columns = block.columns(), e_pad = padded(p.e, columns), ev_pad = padded(p.ev, columns);
   // Blocks in local memory: what is multiplied, the results, and the scores.
   const int64_t blocks[] = {p.e, backward ? p.e : std::max(p.e, p.ev), p.ev, p.ev, p.e, p.ev};
   const int n_blocks = backward ? 6 : 3;
@@ -87,7 +90,8 @@ fl_status run(const fl_launch* launch, const fl_tensor* const (&tensors)[kTensor
 
   Kernel* kernel =
       d.library->get(Family::other, uint64_t{q.dtype} | uint64_t{backward} << 8 | uint64_t{4} << 32, [&] {
-        return Source{definitions(q.dtype, processor, backward) + kernel_source_attention, "", "attention"};
+        return Source{definitions(q.dtype, processor, block, backward) + kernel_source_attention, "",
+                      "attention"};
       });
   if (!kernel) return FL_FAILED;
   for (int stage = processor || backward ? 0 : 1; stage < (backward ? 3 : 2); ++stage) {
@@ -107,19 +111,16 @@ fl_status run(const fl_launch* launch, const fl_tensor* const (&tensors)[kTensor
     l.at(0);
     l.value(r);
     l.value(int32_t{stage});
-    const int64_t rows = processor ? (wide ? 4 : 8) : kGroupRows;
-    const int64_t units = stage == 0   ? std::max(keys, queries) / kColumns
+    const int64_t rows = processor ? block.rows : kGroupRows;
+    const int64_t units = stage == 0   ? std::max(keys, queries) / columns
                           : stage == 1 ? p.batch * p.heads * ((p.l + rows - 1) / rows)
                                        : p.batch * p.kv_heads * ((p.s + rows - 1) / rows);
-    const int64_t work_of = stage == 0 ? kColumns * p.e : rows * (stage == 1 ? p.s : p.l) * (p.e + p.ev);
-    if (fl_status status =
-            processor
-                ? [&] {
-                    Shape shape = shape_for(d, units, std::max<int64_t>(1, (1 << 16) / work_of));
-                    return l.run(shape.groups, shape.local);
-                  }()
-                : l.run(static_cast<size_t>(std::min<int64_t>(units, int64_t{64} * d.info.units)), static_cast<size_t>(kGroupSize)))
-      return status;
+    const int64_t work_of = stage == 0 ? columns * p.e : rows * (stage == 1 ? p.s : p.l) * (p.e + p.ev);
+    Shape shape = shape_for(d, units, std::max<int64_t>(1, (1 << 16) / work_of));
+    if (!processor)
+      shape = {static_cast<size_t>(std::min<int64_t>(units, int64_t{64} * d.info.units)),
+               static_cast<size_t>(kGroupSize)};
+    if (fl_status status = l.run(shape.groups, shape.local)) return status;
   }
   return FL_OK;
 }

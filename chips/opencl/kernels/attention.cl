@@ -1,6 +1,7 @@
 // Attention without the L × S matrix: blocks of scores are made, used and forgotten (Dao et al., "FlashAttention: fast
 // and memory-efficient exact attention with IO-awareness", NeurIPS 2022). Macros: CT (what is computed in), V (its
-// vectors, V(16)), ROWS, LOAD, STORE (of the dtype), LOAD_L, STORE_L (of lse's), SCALE; BACKWARD.
+// vectors, V(16)), ROWS and on a processor VECTORS (as the registers allow), LOAD, STORE (of the dtype), LOAD_L, STORE_L
+// (of lse's), SCALE; BACKWARD.
 //
 // On a processor stage 0 lays k, v (and for the backward q and the gradient) out as the products read them, so that
 // those know one layout and no edges; a work-item then takes ROWS rows. Elsewhere a group takes ROWS rows by local memory.
@@ -45,50 +46,43 @@ typedef struct {
 #ifdef PROCESSOR
 // ---------------------------------------------------------------- one work-item, vectors
 #define KEYS 64
-#define COLUMNS 32
+#define COLUMNS (16 * VECTORS)
 #define PADDED(n) (((n) + COLUMNS - 1) / COLUMNS * COLUMNS)
 #define UNITS(n)                                                                                                   \
   const long groups = get_num_groups(0), chunk = ((n) + groups - 1) / groups, begin = get_group_id(0) * chunk;     \
   const long end = min((long)(n), begin + chunk);                                                                  \
   for (long unit = begin; unit < end; ++unit)
 
-// s0, s1 [ROWS] += a [ROWS][depth] · 32 columns of b.
-#define PRODUCT(a, a_row, b, b_row, depth)                                      \
-  for (long k_ = 0; k_ < (depth); ++k_) {                                       \
-    const V(16) b0 = vload16(0, (b) + k_ * (b_row)), b1 = vload16(1, (b) + k_ * (b_row)); \
-    _Pragma("unroll") for (int r_ = 0; r_ < ROWS; ++r_) {                       \
-      const V(16) x = (V(16))((a)[r_ * (a_row) + k_]);                          \
-      s0[r_] = fma(x, b0, s0[r_]);                                              \
-      s1[r_] = fma(x, b1, s1[r_]);                                              \
-    }                                                                           \
+// s [ROWS][VECTORS] += a [ROWS][depth] · COLUMNS of b.
+#define PRODUCT(a, a_row, b, b_row, depth)                                                                  \
+  for (long k_ = 0; k_ < (depth); ++k_) {                                                                   \
+    V(16) b_[VECTORS];                                                                                      \
+    _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) b_[v] = vload16(v, (b) + k_ * (b_row));             \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                                      \
+      const V(16) x = (V(16))((a)[r * (a_row) + k_]);                                                       \
+      _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) s[r][v] = fma(x, b_[v], s[r][v]);                 \
+    }                                                                                                       \
   }
 // Not vectorised: strides are not known, and it takes the compiler long.
 #define PLAIN _Pragma("clang loop vectorize(disable) interleave(disable) unroll(disable)")
-#define EACH_ROW _Pragma("unroll") for (int r = 0; r < ROWS; ++r)
+#define EACH_SUM                                   \
+  _Pragma("unroll") for (int r = 0; r < ROWS; ++r) \
+    _Pragma("unroll") for (int v = 0; v < VECTORS; ++v)
 // to [ROWS][KEYS] = a [ROWS][depth] · panels
-#define SCORES(to, a, a_row, panels, depth)                                     \
-  for (int half_ = 0; half_ < KEYS / COLUMNS; ++half_) {                        \
-    V(16) s0[ROWS], s1[ROWS];                                                   \
-    EACH_ROW s0[r] = s1[r] = (V(16))0;                                          \
-    PRODUCT(a, a_row, (panels) + half_ * (depth) * COLUMNS, COLUMNS, depth)     \
-    EACH_ROW {                                                                  \
-      vstore16(s0[r], 0, (to) + r * KEYS + half_ * COLUMNS);                    \
-      vstore16(s1[r], 1, (to) + r * KEYS + half_ * COLUMNS);                    \
-    }                                                                           \
+#define SCORES(to, a, a_row, panels, depth)                                             \
+  for (int part_ = 0; part_ < KEYS / COLUMNS; ++part_) {                                \
+    V(16) s[ROWS][VECTORS];                                                             \
+    EACH_SUM s[r][v] = (V(16))0;                                                        \
+    PRODUCT(a, a_row, (panels) + part_ * (depth) * COLUMNS, COLUMNS, depth)             \
+    EACH_SUM vstore16(s[r][v], v, (to) + r * KEYS + part_ * COLUMNS);                   \
   }
 // to [ROWS][width] = to × factor + a [ROWS][KEYS] · rows
-#define ACCUMULATE(to, a, rows, width, factor)                                  \
-  for (long c_ = 0; c_ < (width); c_ += COLUMNS) {                              \
-    V(16) s0[ROWS], s1[ROWS];                                                   \
-    EACH_ROW {                                                                  \
-      s0[r] = vload16(0, (to) + r * (width) + c_) * (factor);                   \
-      s1[r] = vload16(1, (to) + r * (width) + c_) * (factor);                   \
-    }                                                                           \
-    PRODUCT(a, KEYS, (rows) + c_, width, KEYS)                                  \
-    EACH_ROW {                                                                  \
-      vstore16(s0[r], 0, (to) + r * (width) + c_);                              \
-      vstore16(s1[r], 1, (to) + r * (width) + c_);                              \
-    }                                                                           \
+#define ACCUMULATE(to, a, rows, width, factor)                                          \
+  for (long c_ = 0; c_ < (width); c_ += COLUMNS) {                                      \
+    V(16) s[ROWS][VECTORS];                                                             \
+    EACH_SUM s[r][v] = vload16(v, (to) + r * (width) + c_) * (factor);                  \
+    PRODUCT(a, KEYS, (rows) + c_, width, KEYS)                                          \
+    EACH_SUM vstore16(s[r][v], v, (to) + r * (width) + c_);                             \
   }
 
 static inline CT largest(V(16) v) {
@@ -239,15 +233,17 @@ __kernel void attention(const P p, int stage, ARGUMENTS) {
           PLAIN for (long j = there; j < KEYS; ++j) tile[r * KEYS + j] = -INFINITY;
         }
         // The probabilities, and the gradient of the scores.
-        for (int r = 0; r < ROWS; ++r)
+        for (int r = 0; r < ROWS; ++r) {
+          const long here = min(row + r, length - 1);
           for (int j = 0; j < KEYS; j += 16) {
             V(16) high_ = (V(16))0, share_ = high_;
             if (by_key) high_ = vload16(0, high + first + j), share_ = vload16(0, share + first + j);
-            else high_ += high[row + r], share_ += share[row + r];
+            else high_ += high[here], share_ += share[here];
             const V(16) x = exp(vload16(0, tile + r * KEYS + j) - high_);
             vstore16(x, 0, tile + r * KEYS + j);
             vstore16(x * (vload16(0, slope + r * KEYS + j) - share_), 0, slope + r * KEYS + j);
           }
+        }
         for (int side = 0; side <= by_key; ++side) {
           const long width = side ? ev_pad : e_pad;
           ACCUMULATE(made[side], (side ? tile : slope), rows[side] + first * width, width, (CT)1)

@@ -6,8 +6,7 @@
 // Declares sums[ROWS][VECTORS]: over k of a [k][ROWS] × b [k][COLUMNS].
 #define BLOCK_SUMS(sums, pa, pb, n)                                                                      \
   VT sums[ROWS][VECTORS];                                                                                \
-  _Pragma("unroll") for (int r = 0; r < ROWS; ++r)                                                       \
-    _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) sums[r][v] = (VT)0;                              \
+  EACH_SUM(sums[r][v] = (VT)0)                                                                           \
   for (long k_ = 0; k_ < (n); ++k_) {                                                                    \
     VT b_[VECTORS];                                                                                      \
     _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) b_[v] = vload16(v, (pb) + k_ * COLUMNS);         \
@@ -16,6 +15,13 @@
       _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) sums[r][v] = MULTIPLY_ADD(x_, b_[v], sums[r][v]); \
     }                                                                                                    \
   }
+
+// Sums in memory [ROWS][COLUMNS]: added, and kept there.
+#define EACH_SUM(code)                                    \
+  _Pragma("unroll") for (int r = 0; r < ROWS; ++r)        \
+    _Pragma("unroll") for (int v = 0; v < VECTORS; ++v) { code; }
+#define ADD_SUMS(sums, from) EACH_SUM(sums[r][v] += vload16(r * VECTORS + v, from))
+#define KEEP_SUMS(sums, to) EACH_SUM(vstore16(sums[r][v], r * VECTORS + v, to))
 
 #define ZIP_LO(a, b)                                                                                         \
   ((VT)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7))

@@ -25,7 +25,8 @@ typedef struct {
       __global uchar *weight_base, __global uchar *bias_base, __global uchar *packed_base, __global uchar *own_base
 #define ROW_PANELS ((p.m + ROWS - 1) / ROWS)
 #define TAPS (p.taps[0] * p.taps[1] * p.taps[2])
-#define POSITIONS (p.images * p.size[0] * p.size[1] * p.size[2])
+#define POSITIONS_OF(p) ((p)->images * (p)->size[0] * (p)->size[1] * (p)->size[2])
+#define POSITIONS POSITIONS_OF(&p)
 // Columns of the gradient of w: tap, then channel.
 #define WIDTH (TAPS * p.channels)
 
@@ -37,6 +38,69 @@ typedef struct {
 #define UNITS(unit, n) for (long unit = get_global_id(0); unit < (n); unit += get_global_size(0))
 #endif
 
+// Where the source lies that a tap and channel of a group sees at a position; false outside.
+static inline int find_source(const P* p, long group, long tapped, long position, long* at) {
+  const long tap = tapped / p->channels, c = tapped % p->channels;
+  const long t[3] = {tap / p->taps[2] / p->taps[1], tap / p->taps[2] % p->taps[1], tap % p->taps[2]};
+  long rest = position;
+  int inside = 1;
+  *at = (group * p->channels + c) * p->source_channel;
+  for (int d = 2; d >= 0; --d) {
+    const long s = rest % p->size[d] * p->step[d] + p->base[d] + t[d] * p->tap_step[d];
+    rest /= p->size[d];
+    inside &= s >= 0 && s < p->from[d];
+    *at += s * p->source_stride[d];
+  }
+  *at += rest * p->source_image;
+  return inside;
+}
+static inline long target_at(const P* p, long position) {
+  long at = 0, rest = position;
+  for (int d = 2; d >= 0; --d) {
+    at += rest % p->size[d] * p->target_stride[d];
+    rest /= p->size[d];
+  }
+  return at + rest * p->target_image;
+}
+static inline long tap_at(const P* p, long tap) {
+  return tap % p->taps[2] * p->weight_tap[2] + tap / p->taps[2] % p->taps[1] * p->weight_tap[1] +
+         tap / p->taps[2] / p->taps[1] * p->weight_tap[0];
+}
+
+// What lies outside takes no part: zeros in its place make infinite weights or gradients NaN. So a sum that is NaN is
+// made again without them, up to the first NaN, which is soon met where many are.
+#define PLAIN _Pragma("clang loop vectorize(disable) interleave(disable) unroll(disable)")
+static CT sum_inside(__global const uchar* x, __global const uchar* w, const P* p, long group, long row, long position) {
+  CT sum = 0;
+  PLAIN for (long k = 0; k < p->depth && !isnan(sum); ++k) {
+    long at;
+    if (find_source(p, group, k, position, &at))
+      sum = MULTIPLY_ADD(LOAD_X(w, group * p->weight_group + row * p->weight_row +
+                                       k % p->channels * p->weight_channel + tap_at(p, k / p->channels)),
+                         LOAD_X(x, at), sum);
+  }
+  return sum;
+}
+// Whether a tap sees the outside from any position.
+static inline int leaves(const P* p, long tap) {
+  const long t[3] = {tap / p->taps[2] / p->taps[1], tap / p->taps[2] % p->taps[1], tap % p->taps[2]};
+  int out = 0;
+  for (int d = 0; d < 3; ++d) {
+    const long first = p->base[d] + t[d] * p->tap_step[d], last = first + (p->size[d] - 1) * p->step[d];
+    out |= first < 0 || last >= p->from[d];
+  }
+  return out;
+}
+static CT weigh_inside(__global const uchar* x, __global const uchar* y, const P* p, long group, long row, long tapped) {
+  WIDE sum = 0;
+  PLAIN for (long position = 0; position < POSITIONS_OF(p) && !isnan(sum); ++position) {
+    long at;
+    if (find_source(p, group, tapped, position, &at))
+      sum += (WIDE)LOAD_X(y, (group * p->m + row) * p->target_channel + target_at(p, position)) * LOAD_X(x, at);
+  }
+  return (CT)sum;
+}
+
 #ifdef PACK
 // Weights in panels [group][m / ROWS][tap][channel][ROWS].
 __kernel void conv(ARGUMENTS) {
@@ -47,8 +111,7 @@ __kernel void conv(ARGUMENTS) {
     __global CT* panel = packed + unit * p.depth * ROWS;
     const long origin = group * p.weight_group + first * p.weight_row;
     for (long tap = 0; tap < TAPS; ++tap) {
-      const long at = origin + tap % p.taps[2] * p.weight_tap[2] + tap / p.taps[2] % p.taps[1] * p.weight_tap[1] +
-                      tap / p.taps[2] / p.taps[1] * p.weight_tap[0];
+      const long at = origin + tap_at(&p, tap);
       for (long r = 0; r < ROWS; ++r)
         for (long c = 0; c < p.channels; ++c)
           panel[(tap * p.channels + c) * ROWS + r] =
@@ -189,6 +252,7 @@ __kernel void conv(ARGUMENTS) {
   __global const CT* packed = (__global const CT*)(packed_base + p.packed_offset);
   __global const uchar* x = source_base + p.source_offset;
   __global uchar* y = target_base + p.target_offset;
+  __global const uchar* w = weight_base + p.weight_offset;
   __global const uchar* bias = bias_base + p.bias_offset;
   __global CT* sums = (__global CT*)(own_base + p.group_offset + get_group_id(0) * p.group_bytes);
   __global CT* right = sums + p.chunk * p.block;
@@ -215,31 +279,29 @@ __kernel void conv(ARGUMENTS) {
             for (long panel = part; panel < min(to, part + PANELS_AT_ONCE); ++panel) {
               BLOCK_SUMS(block, packed + (panel * p.depth + k0) * ROWS, right + j * COLUMNS * n, n)
               __global CT* kept = sums + ((panel - from) * columns + j) * ROWS * COLUMNS;
-              if (!begins) {
-#pragma unroll
-                for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-                  for (int v = 0; v < VECTORS; ++v) block[r][v] += vload16(r * VECTORS + v, kept);
-              }
+              if (!begins) ADD_SUMS(block, kept)
               if (!ends) {
-#pragma unroll
-                for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-                  for (int v = 0; v < VECTORS; ++v) vstore16(block[r][v], r * VECTORS + v, kept);
+                KEEP_SUMS(block, kept)
                 continue;
               }
               CT tile[ROWS * COLUMNS];
-#pragma unroll
-              for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-                for (int v = 0; v < VECTORS; ++v) vstore16(block[r][v], r * VECTORS + v, tile);
+              KEEP_SUMS(block, tile)
               const long m0 = panel % row_panels * ROWS, rows = min((long)ROWS, p.m - m0);
               for (long r = 0; r < rows; ++r) {
                 const long row = group * p.m + m0 + r, at = row * p.target_channel;
                 const CT add = p.has_bias ? LOAD_X(bias, row * p.bias_stride) : (CT)0;
                 for (int v = 0; v < VECTORS; ++v) {
                   const Lanes* q = &lanes[j * VECTORS + v];
-                  const VT sum = vload16(r * VECTORS + v, tile) + add;
+                  VT sum = vload16(r * VECTORS + v, tile);
+                  if (any(isnan(sum))) {
+                    CT again[16];
+                    vstore16(sum, 0, again);
+                    PLAIN for (int l = 0; l < q->count; ++l)
+                      if (isnan(again[l]))
+                        again[l] = sum_inside(x, w, &p, group, m0 + r, first + j * COLUMNS + v * 16 + l);
+                    sum = vload16(0, again);
+                  }
+                  sum += add;
                   if (q->dense && q->count == 16) {
                     STORE16_X(y, at + q->to[0], sum);
                   } else {
@@ -336,16 +398,8 @@ __kernel void conv(ARGUMENTS) {
         for (long row = 0; row < row_panels; ++row) {
           BLOCK_SUMS(block, left + row * ROWS * p.block, right + panel * COLUMNS * p.block, n)
           __global CT* to = sums + PANEL(piece, group, q0 / COLUMNS + panel, row);
-          if (!fresh) {
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-              for (int v = 0; v < VECTORS; ++v) block[r][v] += vload16(r * VECTORS + v, to);
-          }
-#pragma unroll
-          for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-            for (int v = 0; v < VECTORS; ++v) vstore16(block[r][v], r * VECTORS + v, to);
+          if (!fresh) ADD_SUMS(block, to)
+          KEEP_SUMS(block, to)
         }
       fresh = 0;
     }
@@ -356,6 +410,8 @@ __kernel void conv(ARGUMENTS) {
 #ifdef JOIN
 __kernel void conv(ARGUMENTS) {
   __global const CT* sums = (__global const CT*)(packed_base + p.packed_offset);
+  __global const uchar* x = source_base + p.source_offset;
+  __global const uchar* y = target_base + p.target_offset;
   __global uchar* w = weight_base + p.weight_offset;
   UNITS(unit, p.units) {  // a row of w's gradient, and a channel
     const long c = unit % p.channels, row = unit / p.channels % p.m, group = unit / p.channels / p.m;
@@ -364,9 +420,8 @@ __kernel void conv(ARGUMENTS) {
       WIDE sum = 0;
       for (long piece = 0; piece < p.pieces; ++piece)
         sum += sums[PANEL(piece, group, q / COLUMNS, row / ROWS) + row % ROWS * COLUMNS + q % COLUMNS];
-      STORE_X(w, group * p.weight_group + row * p.weight_row + c * p.weight_channel + tap % p.taps[2] * p.weight_tap[2] +
-                     tap / p.taps[2] % p.taps[1] * p.weight_tap[1] + tap / p.taps[2] / p.taps[1] * p.weight_tap[0],
-              (CT)sum);
+      const CT made = isnan(sum) && leaves(&p, tap) ? weigh_inside(x, y, &p, group, row, q) : (CT)sum;
+      STORE_X(w, group * p.weight_group + row * p.weight_row + c * p.weight_channel + tap_at(&p, tap), made);
     }
   }
 }
@@ -377,27 +432,9 @@ __kernel void conv(ARGUMENTS) {
 #define SIDE 16
 #define BLOCK (SIDE * 4)
 #define DEPTH 16
-// The source under a tap and channel of a group at a position; zero outside.
 static inline CT source_at(__global const uchar* x, const P* p, long group, long tapped, long position) {
-  const long tap = tapped / p->channels, c = tapped % p->channels;
-  const long t[3] = {tap / p->taps[2] / p->taps[1], tap / p->taps[2] % p->taps[1], tap % p->taps[2]};
-  long at = (group * p->channels + c) * p->source_channel, rest = position;
-  int inside = 1;
-  for (int d = 2; d >= 0; --d) {
-    const long s = rest % p->size[d] * p->step[d] + p->base[d] + t[d] * p->tap_step[d];
-    rest /= p->size[d];
-    inside &= s >= 0 && s < p->from[d];
-    at += s * p->source_stride[d];
-  }
-  return inside ? LOAD_X(x, at + rest * p->source_image) : (CT)0;
-}
-static inline long target_at(const P* p, long position) {
-  long at = 0, rest = position;
-  for (int d = 2; d >= 0; --d) {
-    at += rest % p->size[d] * p->target_stride[d];
-    rest /= p->size[d];
-  }
-  return at + rest * p->target_image;
+  long at;
+  return find_source(p, group, tapped, position, &at) ? LOAD_X(x, at) : (CT)0;
 }
 __kernel void conv(ARGUMENTS) {
   __local CT left[DEPTH][BLOCK + 1], right[DEPTH][BLOCK + 1];
@@ -426,10 +463,8 @@ __kernel void conv(ARGUMENTS) {
       const int k = i % DEPTH, m = i / DEPTH, kb = i / BLOCK, n = i % BLOCK;
       const long kk = k0 + k, tap = kk / p.channels;
       left[k][m] = m0 + m < p.m && kk < k_end
-                       ? LOAD_X(w, group * p.weight_group + (m0 + m) * p.weight_row + kk % p.channels * p.weight_channel +
-                                       tap % p.taps[2] * p.weight_tap[2] +
-                                       tap / p.taps[2] % p.taps[1] * p.weight_tap[1] +
-                                       tap / p.taps[2] / p.taps[1] * p.weight_tap[0])
+                       ? LOAD_X(w, group * p.weight_group + (m0 + m) * p.weight_row +
+                                       kk % p.channels * p.weight_channel + tap_at(&p, tap))
                        : (CT)0;
       right[kb][n] = n0 + n < n_all && k0 + kb < k_end ? source_at(x, &p, group, k0 + kb, n0 + n) : (CT)0;
 #else
@@ -453,7 +488,8 @@ __kernel void conv(ARGUMENTS) {
 #ifdef TILES
       const long row = group * p.m + m;
       const CT add = p.has_bias ? LOAD_X(bias, row * p.bias_stride) : (CT)0;
-      STORE_X(y, row * p.target_channel + target_at(&p, n), sum[i][j] + add);
+      const CT made = isnan(sum[i][j]) ? sum_inside(x, w, &p, group, m, n) : sum[i][j];
+      STORE_X(y, row * p.target_channel + target_at(&p, n), made + add);
 #else
       sums[PANEL(piece, group, n / COLUMNS, m / ROWS) + m % ROWS * COLUMNS + n % COLUMNS] = sum[i][j];
 #endif

@@ -104,24 +104,13 @@ __kernel void multiply(const P p, __global const uchar* a_base, __global const u
         for (long i = 0; i < rows; ++i) {
           BLOCK_SUMS(block, own_a + i * a_step, own_b + j * b_step, depth)
           __global CT* kept = sums + (j * rows + i) * ROWS * COLUMNS;
-          if (!first) {
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-              for (int v = 0; v < VECTORS; ++v) block[r][v] += vload16(r * VECTORS + v, kept);
-          }
+          if (!first) ADD_SUMS(block, kept)
           if (!last) {
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-              for (int v = 0; v < VECTORS; ++v) vstore16(block[r][v], r * VECTORS + v, kept);
+            KEEP_SUMS(block, kept)
             continue;
           }
           CT tile[ROWS * COLUMNS];
-#pragma unroll
-          for (int r = 0; r < ROWS; ++r)
-#pragma unroll
-            for (int v = 0; v < VECTORS; ++v) vstore16(block[r][v], r * VECTORS + v, tile);
+          KEEP_SUMS(block, tile)
           const long row0 = m0 + i * ROWS, column0 = n0 + j * COLUMNS;
           const int height = min((long)ROWS, p.m - row0), width = min((long)COLUMNS, p.n - column0);
           for (int r = 0; r < height; ++r) {

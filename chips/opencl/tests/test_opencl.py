@@ -64,6 +64,30 @@ def test_trains_as_the_cpu(style):
     )
 
 
+@pytest.mark.parametrize("style", ["processor", "gpu"])
+def test_padding_takes_no_part_in_a_convolution(style):
+    """Zeros in its place would make infinite weights and gradients NaN."""
+    run(
+        """
+        import math, torch, torch.nn.functional as F
+        def results(device, weight, gradient):
+            x = torch.linspace(-1, 1, 2 * 4 * 11 * 9).view(2, 4, 11, 9).to(device).requires_grad_()
+            w, g = weight.to(device).requires_grad_(), gradient.to(device)
+            y = F.conv2d(x, w, padding=1)
+            return [t.cpu() for t in (y.detach(), *torch.autograd.grad(y, (x, w), g))]
+        torch.manual_seed(0)
+        plain = torch.randn(5, 4, 3, 3), torch.randn(2, 5, 11, 9)
+        weight, gradient = (t.clone() for t in plain)
+        weight[1, 0, 0, 0], weight[2, 3, 2, 0] = math.inf, -math.inf
+        gradient[0, 1, 0, 0], gradient[1, 2, 10, 8] = math.inf, -math.inf
+        for operands in (plain, (weight, plain[1]), (plain[0], gradient), (weight, gradient)):
+            for ours, theirs in zip(results("opencl", *operands), results("cpu", *operands)):
+                torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-4, atol=1e-4)
+        """,
+        FL_OPENCL_STYLE=style,
+    )
+
+
 def test_beside_another_chip():
     run(
         """
