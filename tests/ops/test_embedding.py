@@ -51,5 +51,7 @@ def test_what_indices_are_is_said_before_where_they_are():
         F.embedding(numbers, table)
     with pytest.raises(RuntimeError, match="expected indices and offsets of type Long or Int"):
         F.embedding_bag(numbers, table, offsets)
+    with pytest.raises(RuntimeError, match="weight has to be a 2D Tensor, but got Tensor of dimension 1"):
+        torch.embedding_bag(table[0].to("fl"), offsets, offsets)
     with pytest.raises(RuntimeError, match="on the same device"):
         F.embedding(to_device(torch.tensor([1])), table)

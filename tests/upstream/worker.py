@@ -65,7 +65,9 @@ def load(path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     sys.argv = [str(path)]
-    spec.loader.exec_module(module)
+    # In the classes that later releases make of a test's class, this call of its setUp() calls itself.
+    source = path.read_text().replace("super(self.__class__, self)", "super()")
+    exec(compile(source, str(path), "exec"), vars(module))
     return module
 
 

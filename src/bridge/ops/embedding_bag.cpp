@@ -30,7 +30,7 @@ void check(const Tensor& weight, const Tensor& indices, const Tensor& offsets, i
               "input has to be a 1D or 2D Tensor, but got Tensor of dimension ", indices.dim());
   TORCH_CHECK(indices.dim() == 2 || offsets.dim() == 1,
               "offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.dim());
-  TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
+  TORCH_CHECK(weight.dim() == 2, "weight has to be a 2D Tensor, but got Tensor of dimension ", weight.dim());
   TORCH_CHECK(at::isFloatingType(weight.scalar_type()), "expected a floating-point weight, but got ",
               c10::toString(weight.scalar_type()), " (while checking arguments for embedding_bag)");
   if (scale) {
