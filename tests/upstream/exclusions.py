@@ -184,8 +184,18 @@ EXCLUSIONS: list[tuple[str, str, str]] = [
     ),
     (
         r"test_linalg\.py",
-        r".*test__int4_mm_.*",
+        r".*test_(_|compile_)int4_mm_.*",
         "calls CUDA's packing of 4-bit weights, where the CPU is called by another name",
+    ),
+    (
+        r"test_linalg\.py",
+        r".*test_addbmm_fl_bfloat16",
+        "asks that every device but the CPU and CUDA refuses bfloat16",
+    ),
+    (
+        r"test_linalg\.py",
+        r".*test_addr_float_and_complex_fl_float16",
+        "rounded to half once; numpy and the CPU round each step, and are twice as far from float64",
     ),
     (
         r"test_testing\.py",

@@ -41,7 +41,7 @@ class Worker:
             "PYTORCH_TESTING_DEVICE_ONLY_FOR": "cpu" if device == "cpu" else "privateuse1",
             "FL_CUDA_VIEW": "0",  # with it, tests would take the device for CUDA by one name and not by the other
             "FL_FALLBACK": "quiet",  # tests count warnings
-            "PYTHONWARNINGS": "ignore",
+            "PYTHONWARNINGS": "default",  # as unittest sets it
             "PYTHONFAULTHANDLER": "1",
             "OMP_WAIT_POLICY": "passive",
         }
