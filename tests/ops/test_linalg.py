@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 from family import assert_same, check, layouts, no_fallback, tensor, to_device
@@ -263,3 +265,15 @@ def test_small():
         torch.trace(to_device(tensor(3)))
     with pytest.raises(RuntimeError, match="expected scalar type Half but found Float"):
         torch.linalg.cross(to_device(tensor(4, 3, dtype=torch.float16)), to_device(tensor(4, 3)))
+
+
+def test_triangular_solves_of_views_that_wait_for_their_operation():
+    views = [lambda t: t, lambda t: t.conj(), torch._neg_view]
+    matrix, right = well_conditioned(5, 5, dtype=torch.complex64), tensor(5, 3, dtype=torch.complex64)
+    for of_a, of_b in itertools.product(views, repeat=2):
+        a, b = of_a(to_device(matrix)), of_b(to_device(right.clone()))
+        want = torch.linalg.solve_triangular(of_a(matrix).resolve_neg(), of_b(right).resolve_neg(), upper=True)
+        assert_same(torch.linalg.solve_triangular(a, b, upper=True), want, rtol=1e-4, atol=1e-4)
+        for out in (torch.empty_like(b), of_a(torch.empty(0, dtype=b.dtype, device=b.device)), b):
+            torch.linalg.solve_triangular(a, b, upper=True, out=out)
+            assert_same(out.resolve_conj().resolve_neg(), want.resolve_conj(), rtol=1e-4, atol=1e-4)

@@ -445,7 +445,13 @@ Tensor& solve_triangular_out(const Tensor& a, const Tensor& b, bool upper, bool 
                              Tensor& out) {
   static Op op("aten::linalg_solve_triangular");
   if (a.device() != b.device()) throw_mixed_devices(op, a.device(), b.device());
-  return at::native::linalg_solve_triangular_out(a, b, upper, left, unit, out);
+  if (out.is_conj() || out.is_neg()) {
+    // PyTorch would hand on the memory behind the view, and a matrix that makes up for it.
+    Tensor plain = at::linalg_solve_triangular(a, b, upper, left, unit);
+    at::native::resize_output(out, plain.sizes());
+    return out.copy_(plain);
+  }
+  return at::native::linalg_solve_triangular_out(a.resolve_neg(), b, upper, left, unit, out);
 }
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left, bool unit) {
   Tensor out = at::empty({0}, a.options());
