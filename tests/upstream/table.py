@@ -12,6 +12,7 @@ import collections
 import datetime
 import json
 import pathlib
+import textwrap
 
 import exclusions
 
@@ -25,7 +26,7 @@ PyTorch's device-generic test files, of its release {source}, on `sim` with PyTo
 
 The files are of another release than the PyTorch they run with. A test that fails on its CPU as well says nothing of
 the device and is counted apart; skipped are the tests that PyTorch has for other devices, or for what is not installed.
-A test that crashes or does not end within the time it is given has failed.
+A test that crashes or does not end within the time it is given has failed.{note}
 
 """
 
@@ -73,10 +74,14 @@ def main():
     parser.add_argument(
         "--source", default="v2.6.0", help="the release of PyTorch that the test files are of"
     )
+    parser.add_argument("--note", default="", help="what the reader must know of this run")
     options = parser.parse_args()
     found = records(options.results)
     head = HEAD.format(
-        source=options.source, torch=torch.__version__.split("+")[0], date=datetime.date.today()
+        source=options.source,
+        torch=torch.__version__.split("+")[0],
+        date=datetime.date.today(),
+        note="\n\n" + textwrap.fill(options.note, 120) if options.note else "",
     )
     print(head + "\n".join(table(found)))
     failed = [(*k, r) for k, r in sorted(found.items()) if r["outcome"] in ("failed", "crashed", "hung")]
