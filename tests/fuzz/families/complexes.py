@@ -38,7 +38,8 @@ def complex_reductions(g):
     if name.startswith("cum") and not dim:
         return False
     factors = t.numel() if name.endswith("prod") else 1
-    return g.add(f"torch.{name}({a}{dim})", a, kind="accumulated", terms=256 * t.numel(), factors=factors)
+    terms = t.numel() * max(256, t.numel() if name == "norm" else 1)
+    return g.add(f"torch.{name}({a}{dim})", a, kind="accumulated", terms=terms, factors=factors)
 
 
 @maker(1)

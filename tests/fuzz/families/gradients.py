@@ -33,6 +33,7 @@ def more_gradients(g):
     t, d, device, rng = g.tensor(a), g.axis(a), g.device_of[a], g.rng
     size = t.shape[d]
     index = index_line(g, size, 4, device)
+    # eps=1: of values that are nearly equal the variance, and its gradient, is what rounding makes of it.
     bodies = [
         f"x.index_select({d}, {index})", f"x.index_add({d}, {index}, x.index_select({d}, {index}))", "x.log_softmax(-1)",
         f"x.std({d})", f"x.logsumexp({d})", "(x.flatten()[:8].tanh() * 0.1 + 1).prod()", f"x.cumprod({d})", f"x.cummax({d})[0]", "x.roll(1)",
@@ -40,14 +41,14 @@ def more_gradients(g):
         "torch.where(x > 0, x, x * 2)", "x.clamp(-1, 1)", "torch.maximum(x, x.flip(0))", "F.pad(x, (1, 2))",
         "torch.hypot(x, x + 3)", "torch.atan2(x, x + 3)", "torch.lerp(x, x * 2, 0.3)", "x.to(torch.float64)", "x.mT @ x" if t.dim() > 1 else "x",
         "x.index_put((torch.zeros(2, dtype=torch.int64, device=x.device),), x[:1], accumulate=True)",
-        "F.layer_norm(x, x.shape[-1:]).tanh()", "F.rms_norm(x, x.shape[-1:])", "x.expand(3, *x.shape).sum(0)", "F.gelu(x, approximate='tanh')",
+        "F.layer_norm(x, x.shape[-1:], eps=1).tanh()", "F.rms_norm(x, x.shape[-1:])", "x.expand(3, *x.shape).sum(0)", "F.gelu(x, approximate='tanh')",
         "F.mse_loss(x, x.flip(0))", "F.smooth_l1_loss(x, x * 2)", "torch.special.i0(x.tanh())", "torch.lgamma(x.sigmoid() + 1)", "x.triu() if x.dim() > 1 else x",
         "torch.einsum('...i,...i->...', x, x)", f"torch.stack([x, x * 2], {d})", f"x.unfold({d}, 1, 1)", "x.repeat(2, *[1] * (x.dim() - 1))",
     ]  # fmt: skip
     if t.dim() == 4:
         bodies += ["F.max_pool2d(x, 2, padding=1)", "F.avg_pool2d(x, 1)", "F.interpolate(x, scale_factor=2, mode='bicubic')",
                    "F.interpolate(x, (3, 5), mode='bilinear', antialias=True)", f"F.conv2d(x, {inline(g, (2, t.shape[1], 2, 2), a)}, padding=1)",
-                   "F.pixel_shuffle(x.repeat(1, 4, 1, 1), 2)", "F.group_norm(x, 1)", "F.batch_norm(x, None, None, training=True)",
+                   "F.pixel_shuffle(x.repeat(1, 4, 1, 1), 2)", "F.group_norm(x, 1, eps=1)", "F.batch_norm(x, None, None, training=True, eps=1)",
                    "F.pad(x, (1, 1), mode='reflect')", "F.adaptive_avg_pool2d(x, 2)", "F.adaptive_max_pool2d(x, 2)", "F.unfold(x, 1)",
                    f"F.conv_transpose2d(x, {inline(g, (t.shape[1], 2, 2, 2), a)}, stride=2)",
                    f"F.grid_sample(x, {inline(g, (t.shape[0], 2, 2, 2), a)} * 0.7, align_corners=False)"] * 2  # fmt: skip
