@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from child import run_child
-from family import assert_same, check, layouts, no_fallback, tensor, to_device
+from family import DEVICE, assert_same, check, layouts, no_fallback, tensor, to_device
 
 BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parents[2] / "build"))
 COMPLEX = [torch.complex64, torch.complex128]
@@ -123,6 +123,32 @@ def test_a_real_operand_may_begin_anywhere(offset):
     with no_fallback():
         for f in (torch.fft.rfft, torch.fft.ihfft, torch.fft.fft, torch.fft.rfft2):
             check(f, x)
+
+
+# Lines of real numbers: side by side, one after another, backwards, broadcast, from an odd place; from 4096 on one
+# line is a matrix of its own.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 2, 3, 16, 97, 194, 509, 1000, 2018, 4096, 20014, 3 * 65537])
+def test_real_lines(n, dtype):
+    torch.manual_seed(n)
+    many = 19 if n < 5000 else 3
+    x = torch.randn(many, n + 1, dtype=dtype)
+    layouts = [(x[:, :n], 1), (x[:, 1:], 1), (x[:, :n].T.contiguous(), 0), (x[0, :n], 0),
+               (x[:, :n].unsqueeze(1).expand(many, 2, n), -1)]  # fmt: skip
+
+    def close(got, want):
+        assert got.shape == want.shape and got.dtype == want.dtype
+        bound = 8 * torch.finfo(dtype).eps * n.bit_length() * float(want.abs().max())
+        assert float((got.cpu() - want).abs().max()) <= bound
+
+    for line, dim in layouts:
+        spectrum = torch.fft.rfft(line, dim=dim, norm="ortho")
+        with no_fallback():
+            close(torch.fft.rfft(line.to(DEVICE), dim=dim, norm="ortho"), spectrum)
+            noise = spectrum + torch.randn_like(spectrum)  # whose first and middle value are not real
+            for length in {n, 2 * (n // 2)} - {0}:
+                back = torch.fft.irfft(noise, n=length, dim=dim, norm="forward")
+                close(torch.fft.irfft(noise.to(DEVICE), n=length, dim=dim, norm="forward"), back)
 
 
 def test_second_device():

@@ -144,6 +144,18 @@ def test_group_norm(dtype, groups):
         )
 
 
+@pytest.mark.parametrize("format", [torch.channels_last, torch.channels_last_3d])
+def test_group_norm_keeps_channels_last(format):
+    x = tensor(2, 6, 4, 5) if format is torch.channels_last else tensor(2, 6, 3, 4, 5)
+    with no_fallback():
+        check(
+            lambda x: F.group_norm(x, 3),
+            x.contiguous(memory_format=format).requires_grad_(),
+            grad=True,
+            strides=True,
+        )
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rms_norm(dtype):
     with no_fallback():

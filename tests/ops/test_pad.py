@@ -51,6 +51,9 @@ def test_layouts(mode):
     ):
         with no_fallback():
             check(lambda t: F.pad(t, (1, 2, 2, 1), mode=mode), x.requires_grad_(), grad=True, strides=True)
+    with no_fallback():  # three of four dimensions, without batches
+        check(lambda t: F.pad(t, (1, 2, 2, 1, 1, 1), mode=mode), tensor(3, 4, 5, 6).to(memory_format=torch.channels_last),
+              strides=True)  # fmt: skip
     out = torch.empty(2, 9, device="fl:0").t()[:8]
     torch.ops.aten.reflection_pad1d.out(to_device(tensor(2, 4)), [2, 2], out=out.t())
     assert torch.equal(out.t().cpu(), F.pad(tensor(2, 4)[None], (2, 2), mode="reflect")[0])

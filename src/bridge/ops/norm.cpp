@@ -237,6 +237,12 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(
 }
 
 // ------------------------------------------------------------------ group norm
+// Computed in one layout; channels-last comes back as channels-last, as on the CPU.
+Tensor in_format_of(const Tensor& x, const Tensor& y) {
+  const auto format = x.suggest_memory_format();
+  return !y.defined() || format == at::MemoryFormat::Contiguous ? y : y.contiguous(format);
+}
+
 std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const std::optional<Tensor>& weight,
                                               const std::optional<Tensor>& bias, int64_t n, int64_t c,
                                               int64_t hxw, int64_t groups, double eps) {
@@ -247,7 +253,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const std::option
               "got input of shape ",
               x.sizes(), " and num_groups=", groups);
   Forward out = run_norm(op, FL_NORM_LAYER, {n, groups, c / groups, hxw}, x, weight, bias, eps);
-  return {out.y, out.mean, out.rstd};
+  return {in_format_of(x, out.y), out.mean, out.rstd};
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad, const Tensor& x,
@@ -257,8 +263,9 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad, const
                                                        std::array<bool, 3> mask) {
   static Op op("aten::native_group_norm_backward");
   check_devices(op, {&grad, &x, &mean, &rstd, given(weight)});
-  return run_norm_backward(op, FL_NORM_LAYER, {n, groups, c / groups, hxw}, grad, x, &mean, rstd, weight,
-                           mask);
+  auto [gx, gw, gb] =
+      run_norm_backward(op, FL_NORM_LAYER, {n, groups, c / groups, hxw}, grad, x, &mean, rstd, weight, mask);
+  return {in_format_of(x, gx), gw, gb};
 }
 
 // -------------------------------------------------------------------- RMS norm

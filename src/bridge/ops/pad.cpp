@@ -236,9 +236,10 @@ void check_gradient(const Tensor& grad, const Tensor& self, IntArrayRef padding)
               ", but the padded input has ", sizes);
 }
 
-// Gives a new result the input's memory format, as PyTorch's CPU does.
+// Gives a new result the input's memory format, as PyTorch's CPU does: of four dimensions of which three are
+// padded, too.
 void restride(const Tensor& out, const Tensor& self, int64_t spatial) {
-  if (spatial >= 2 && self.dim() == spatial + 2)
+  if (spatial >= 2 && self.dim() >= 4)
     out.unsafeGetTensorImpl()->empty_tensor_restride(self.suggest_memory_format());
 }
 
