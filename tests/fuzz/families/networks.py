@@ -101,7 +101,8 @@ def pooling(g):
             (
                 f"F.max_pool{rank}d({a}, {kernel}, {stride}, {padding}, {dilation}, {ceil}, True)[{rng.randrange(2)}]",
                 f"F.adaptive_max_pool{rank}d({a}, {size}, return_indices=True)[{rng.randrange(2)}]",
-                f"F.max_pool{rank}d({a}, {kernel}, {stride}, {padding})",
+                # Of one dimension PyTorch has a kernel of the CPU's alone, whose results are contiguous.
+                f"F.max_pool{rank}d({a}{'.contiguous()' * (rank == 1)}, {kernel}, {stride}, {padding})",
                 f"F.max_unpool{rank}d(*F.max_pool{rank}d({a}, 2, return_indices=True), 2)",
             )
         )
