@@ -44,12 +44,18 @@ SPECIAL_BINARY = """
 """.split()
 
 
+def no_negative_zero(a: str) -> str:
+    """Which of 0 and -0 a maximum, a limit or an order takes is not said; what shows the sign sees 0."""
+    return f"({a} + 0)"
+
+
 @maker(6)
 def unary(g):
     a, name = g.pick(is_float), g.rng.choice(UNARY)
     if not a or (name == "signbit" and g.tensor(a).isnan().any()):  # nothing says which sign a NaN gets
         return False
-    return g.add(f"torch.{name}({a})", a, kind="rounded")
+    operand = no_negative_zero(a) if name == "signbit" else a
+    return g.add(f"torch.{name}({operand})", a, kind="rounded")
 
 
 @maker(2)
@@ -111,14 +117,22 @@ def binary(g):
     if name == "copysign" and g.tensor(b).isnan().any():
         return False
     alpha = f", alpha={g.rng.choice((2, 3, -1))}" if name in ("add", "sub") and g.rng.random() < 0.3 else ""
-    return g.add(f"torch.{name}({a}, {b}{alpha})", a, b, kind="accumulated")
+    second = far_from_cut(b) if name == "atan2" else no_negative_zero(b) if name == "copysign" else b
+    return g.add(f"torch.{name}({a}, {second}{alpha})", a, b, kind="accumulated")
+
+
+def far_from_cut(b: str) -> str:
+    """An angle's second operand: near 0 and below it, rounding decides between one angle and another."""
+    return f"({b}.abs() + 1)"
 
 
 @maker(2)
 def binary_float(g):
     a = g.pick(is_float)
     b = a and g.like(a, is_float)
-    return bool(b) and g.add(f"torch.{g.rng.choice(BINARY_FLOAT)}({a}, {b})", a, b, kind="accumulated")
+    name = g.rng.choice(BINARY_FLOAT)
+    second = far_from_cut(b) if name == "atan2" else b
+    return bool(b) and g.add(f"torch.{name}({a}, {second})", a, b, kind="accumulated")
 
 
 @maker(3)
