@@ -99,7 +99,8 @@ def complex_unary(g):
             "-{}",
             "torch.abs({})",
             "{}.conj().resolve_conj()",
-            "torch.angle({})",
+            # Right of the cut, at which rounding, or the sign of a zero, decides between one angle and another.
+            "torch.angle({0} + {0}.abs() + 1)",
         )
     )
     return bool(a) and g.add(
