@@ -175,8 +175,9 @@ def more_views(g):
         f"{a}.broadcast_to({[3, 1, *t.shape]})",
         f"{a}[..., None].squeeze(-1)",
         f"{a}.view({t.dtype})",
+        # A copy of booleans, too: written through the view they would be neither true nor false.
         f"{a}.clone(memory_format=torch.contiguous_format).view(torch.int8)"
-        if t.dtype.itemsize > 1
+        if t.dtype.itemsize > 1 or t.dtype == torch.bool
         else f"{a}.view(torch.int8)",
         f"{a}.contiguous().as_strided({[max(1, size // 2), 2]}, (1, 1))"
         if t.numel() > size // 2 + 2
