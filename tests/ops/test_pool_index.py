@@ -21,6 +21,24 @@ def test_adaptive_max_pool(rank, output, dtype):
         check(lambda x: f(x, output, return_indices=True), tensor(3, *[7] * rank, dtype=dtype))
 
 
+# Of several NaN in a window the last is the winner, of several equal values the first.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_winners(dtype):
+    nan = float("nan")
+    samples = torch.tensor([[[0.3, 0.4]]], dtype=dtype)
+    for row in ([nan] * 6, [1, nan, 2, nan, nan, 3.0], [nan, 1, nan, 2, 5.0, 3], [2.0, 2, 1, 2, 2, 2]):
+        x = torch.tensor(row, dtype=dtype).view(1, 1, 6)
+        with no_fallback():
+            for size in (1, 3, 4):
+                check(lambda t, n=size: F.adaptive_max_pool1d(t, n, return_indices=True), x)
+            check(lambda t: F.max_pool1d(t, 3, 2, 1, return_indices=True), x)
+            check(lambda t: F.adaptive_max_pool2d(t, (1, 2), return_indices=True), x.view(1, 1, 2, 3))
+            check(lambda t: F.adaptive_max_pool3d(t, (1, 1, 2), return_indices=True), x.view(1, 1, 1, 2, 3))
+            check(lambda t: F.max_pool3d(t, (1, 2, 2), 1, return_indices=True), x.view(1, 1, 1, 2, 3))
+            check(lambda t, s: F.fractional_max_pool2d(t, 2, output_size=1, return_indices=True, _random_samples=s),
+                  x.view(1, 1, 2, 3), samples)  # fmt: skip
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("rank", [2, 3])
 def test_fractional_max_pool(rank, dtype):
