@@ -30,34 +30,6 @@ A& at(char* line, int64_t i, int64_t step, int part) {
   return reinterpret_cast<A*>(line + i * step)[part];
 }
 
-// The formulas of the head on one line, X and Z in one place; `x` has m + 1 values.
-template <class A>
-void split_line(A* x, const A* roots, int64_t m) {
-  const A re = x[0], im = x[1];
-  x[0] = 2 * (re + im), x[1] = 0;
-  x[2 * m] = 2 * (re - im), x[2 * m + 1] = 0;
-  for (int64_t k = 1; 2 * k <= m; ++k) {
-    A *a = x + 2 * k, *b = x + 2 * (m - k);
-    const A wr = roots[2 * k], wi = roots[2 * k + 1];
-    const A er = a[0] + b[0], ei = a[1] - b[1], dr = a[1] + b[1], di = b[0] - a[0];
-    const A tr = wr * dr - wi * di, ti = wr * di + wi * dr;
-    a[0] = er + tr, a[1] = ei + ti, b[0] = er - tr, b[1] = ti - ei;
-  }
-}
-template <class A>
-void join_line(A* x, const A* roots, int64_t m) {
-  const A first = x[0], last = x[2 * m];
-  x[0] = first + last, x[1] = first - last;
-  for (int64_t k = 1; 2 * k <= m; ++k) {
-    A *a = x + 2 * k, *b = x + 2 * (m - k);
-    const A wr = roots[2 * k], wi = roots[2 * k + 1];
-    const A er = a[0] + b[0], ei = a[1] - b[1], dr = a[0] - b[0], di = a[1] + b[1];
-    // i × conj w × d
-    const A tr = wi * dr - wr * di, ti = wr * dr + wi * di;
-    a[0] = er + tr, a[1] = ei + ti, b[0] = er - tr, b[1] = ti - ei;
-  }
-}
-
 template <class A>
 void forward(Context& context, const RealPlan<A>& plan, const FftLines& lines, A scale) {
   const FftKernels<A>& k = fft_kernels<A>();
@@ -85,7 +57,7 @@ void forward(Context& context, const RealPlan<A>& plan, const FftLines& lines, A
             z[2 * i] = *reinterpret_cast<const A*>(from + i * lines.from_step), z[2 * i + 1] = 0;
         transform_line(plan.complex, source, step, reinterpret_cast<char*>(x), item, false, A(1), memory,
                        scratch, alone);
-        if (plan.pairs) split_line(x, roots, m);
+        if (plan.pairs) k.split_line(x, roots, m);
         for (int64_t i = 0; i < half; ++i)
           at<A>(to, i, lines.to_step, 0) = x[2 * i] * scale,
                                       at<A>(to, i, lines.to_step, 1) = x[2 * i + 1] * scale;
@@ -110,16 +82,11 @@ void inverse(Context& context, const RealPlan<A>& plan, const FftLines& lines, A
           const A* value = reinterpret_cast<const A*>(from + i * lines.from_step);
           x[2 * i] = value[0], x[2 * i + 1] = value[1];
         }
-        if (plan.pairs) {
-          join_line(x, roots, m);
-        } else {
-          x[1] = 0;
-          for (int64_t i = half; i < n; ++i) x[2 * i] = x[2 * (n - i)], x[2 * i + 1] = -x[2 * (n - i) + 1];
-        }
+        k.join_line(x, roots, n);
         transform_line(plan.complex, reinterpret_cast<const char*>(x), item, reinterpret_cast<char*>(z), item,
-                       true, scale, memory, scratch, alone);
-        const int64_t apart = plan.pairs ? 1 : 2;
-        for (int64_t i = 0; i < n; ++i) at<A>(to, i, lines.to_step, 0) = z[i * apart];
+                       false, scale, memory, scratch, alone);
+        // Real and imaginary parts are still exchanged.
+        for (int64_t i = 0; i < n; ++i) at<A>(to, i, lines.to_step, 0) = z[plan.pairs ? i ^ 1 : 2 * i + 1];
       });
 }
 

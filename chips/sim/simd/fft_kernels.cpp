@@ -338,47 +338,62 @@ void store_real(const A* from, char* const* lines, int count, int64_t step, int6
     }
 }
 
-template <class A>
+// Value i of a buffer, as V: of all lanes, or one number where one line is a buffer of its own.
+template <class V>
+struct Parts {
+  V re, im;
+};
+template <class V, class A>
+SIM_INLINE Parts<V> parts_at(const A* x, int64_t i) {
+  Parts<V> c;
+  __builtin_memcpy(&c, x + i * int64_t(sizeof c / sizeof(A)), sizeof c);
+  return c;
+}
+template <class V, class A>
+SIM_INLINE void put_parts(A* x, int64_t i, V re, V im) {
+  const Parts<V> c = {re, im};
+  __builtin_memcpy(x + i * int64_t(sizeof c / sizeof(A)), &c, sizeof c);
+}
+
+template <class A, class V>
 void split(A* x, const A* roots, int64_t n) {
-  constexpr int64_t V = 2 * lanes<A>;
-  const Complex<A> first = load_value(x);
-  const Vec<A> zero = splat(A(0)), sum = first.re + first.im, difference = first.re - first.im;
-  store_value(x, Complex<A>{sum + sum, zero});
-  store_value(x + n * V, Complex<A>{difference + difference, zero});
+  const Parts<V> first = parts_at<V>(x, 0);
+  const V sum = first.re + first.im, difference = first.re - first.im;
+  put_parts<V>(x, 0, sum + sum, V{});
+  put_parts<V>(x, n, difference + difference, V{});
   for (int64_t k = 1; 2 * k <= n; ++k) {
-    const Complex<A> a = load_value(x + k * V), b = load_value(x + (n - k) * V);
-    const Complex<A> e = {a.re + b.re, a.im - b.im};
-    const Complex<A> t =
-        times(Complex<A>{a.im + b.im, b.re - a.re}, splat(roots[2 * k]), splat(roots[2 * k + 1]));
-    store_value(x + k * V, e + t);
-    store_value(x + (n - k) * V, Complex<A>{e.re - t.re, t.im - e.im});
+    const Parts<V> a = parts_at<V>(x, k), b = parts_at<V>(x, n - k);
+    const A wr = roots[2 * k], wi = roots[2 * k + 1];
+    const V er = a.re + b.re, ei = a.im - b.im, dr = a.im + b.im, di = b.re - a.re;
+    const V tr = dr * wr - di * wi, ti = dr * wi + di * wr;
+    put_parts<V>(x, k, er + tr, ei + ti);
+    put_parts<V>(x, n - k, er - tr, ti - ei);
   }
 }
 
-template <class A>
+template <class A, class V>
 void join(A* x, const A* roots, int64_t n) {
-  constexpr int64_t V = 2 * lanes<A>;
-  auto put = [&](int64_t i, Complex<A> c) { store_value(x + i * V, Complex<A>{c.im, c.re}); };
-  const Complex<A> first = load_value(x);
+  auto put = [&](int64_t i, V re, V im) { put_parts<V>(x, i, im, re); };
+  const Parts<V> first = parts_at<V>(x, 0);
   if (n % 2) {
-    put(0, {first.re, splat(A(0))});
+    put(0, first.re, V{});
     for (int64_t k = 1; 2 * k < n; ++k) {
-      const Complex<A> a = load_value(x + k * V);
-      put(k, a), put(n - k, {a.re, -a.im});
+      const Parts<V> a = parts_at<V>(x, k);
+      put(k, a.re, a.im), put(n - k, a.re, -a.im);
     }
     return;
   }
   const int64_t m = n / 2;
-  const Complex<A> last = load_value(x + m * V);
-  put(0, {first.re + last.re, first.re - last.re});
+  const Parts<V> last = parts_at<V>(x, m);
+  put(0, first.re + last.re, first.re - last.re);
   for (int64_t k = 1; 2 * k <= m; ++k) {
-    const Complex<A> a = load_value(x + k * V), b = load_value(x + (m - k) * V);
-    const Complex<A> e = {a.re + b.re, a.im - b.im};
+    const Parts<V> a = parts_at<V>(x, k), b = parts_at<V>(x, m - k);
+    const A wr = roots[2 * k], wi = roots[2 * k + 1];
+    const V er = a.re + b.re, ei = a.im - b.im, dr = a.re - b.re, di = a.im + b.im;
     // i × conj w × (a - conj b)
-    const Complex<A> d =
-        times(Complex<A>{a.re - b.re, a.im + b.im}, splat(roots[2 * k + 1]), splat(roots[2 * k]));
-    put(k, e + d);
-    put(m - k, {e.re - d.re, d.im - e.im});
+    const V tr = dr * wi - di * wr, ti = dr * wr + di * wi;
+    put(k, er + tr, ei + ti);
+    put(m - k, er - tr, ti - ei);
   }
 }
 
@@ -411,9 +426,10 @@ void multiply_line(const A* from, const A* factors, A* to, int64_t n, A scale) {
 }
 
 template <class A>
-constexpr FftKernels<A> kKernels = {lanes<A>,      load_lines<A>, store_lines<A>,  load_real<A>,
-                                    store_real<A>, split<A>,      join<A>,         transform<A>,
-                                    multiply<A>,   twiddle<A>,    multiply_line<A>};
+constexpr FftKernels<A> kKernels = {lanes<A>,        load_lines<A>,    store_lines<A>,  load_real<A>,
+                                    store_real<A>,   split<A, Vec<A>>, join<A, Vec<A>>, split<A, A>,
+                                    join<A, A>,      transform<A>,     multiply<A>,     twiddle<A>,
+                                    multiply_line<A>};
 
 }  // namespace
 

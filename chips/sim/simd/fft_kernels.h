@@ -42,6 +42,9 @@ struct FftKernels {
   // From n/2 + 1 values of the spectrum of n real numbers to what is transformed back: n/2 values (n even) or
   // n, real and imaginary parts exchanged.
   void (*join)(A* x, const A* roots, int64_t n);
+  // The same of one line of plain complex numbers.
+  void (*split_line)(A* x, const A* roots, int64_t n);
+  void (*join_line)(A* x, const A* roots, int64_t n);
   // Returns which of the two buffers has the result; x is the input.
   A* (*transform)(const FftPass<A>* passes, int n_passes, A* x, A* y);
   // x[i] *= factors[i], one complex factor for all lanes.
