@@ -152,6 +152,28 @@ Tensor position(Call& call, const Tensor& winner, const Tensor& taps, int64_t be
   return at;
 }
 
+// The winner of a window with NaN is the last one in it, on PyTorch's CPU and on CUDA; a reduction names the
+// first.
+bool prefer_last_nan(Call& call, const Tensor& picked, const Mask& mask, int n, const Tensor& winner) {
+  static Programs marks, choices;
+  const uint8_t memory = dtype_of(picked), type = accumulate_type(picked.scalar_type());
+  if (!call.claims(FL_ENTRY_REDUCE, FL_REDUCE_MAX, FL_I64)) return false;
+  const fl_program* mark = marks.get(memory, [&](Builder& b) {
+    Value x = b.load(0, memory, type);
+    b.store(0, b.select(b.op(FL_OP_NE, x, x), b.load(1, FL_I64), b.constant(-1, FL_I64)), FL_I64);
+  });
+  IntArrayRef taps = picked.sizes().slice(static_cast<size_t>(picked.dim() - n));
+  Tensor place = at::arange(c10::multiply_integers(taps), winner.options()).view(taps).expand(picked.sizes()),
+         last = empty_like(winner, winner.sizes(), at::kLong);
+  if (!reduce(call, {FL_REDUCE_MAX, FL_I64, mark}, mask, {&picked, &place}, {&last})) return false;
+  const fl_program* choose = choices.get(0, [](Builder& b) {
+    Value nan = b.load(0, FL_I64);
+    Value none = b.op(FL_OP_LT, nan, b.constant(0, FL_I64));
+    b.store(0, b.select(none, b.load(1, FL_I64), nan), FL_I64);
+  });
+  return run_program(call, choose, {&winner}, {&last, &winner});
+}
+
 }  // namespace
 
 Tensor adaptive_taps(Call& call, const Tensor& x, int n, int d, int64_t out) {
@@ -192,28 +214,6 @@ Tensor fractional_taps(const Tensor& x, int n, int d, int64_t out, int64_t kerne
   std::vector<int64_t> taps(static_cast<size_t>(2 + 2 * n), 1);
   taps[static_cast<size_t>(2 + n + d)] = kernel;
   return starts.view(sizes) + at::arange(kernel, starts.options()).view(taps);
-}
-
-// The winner of a window with NaN is the last one in it, on PyTorch's CPU and on CUDA; a reduction names the
-// first.
-static bool prefer_last_nan(Call& call, const Tensor& picked, const Mask& mask, int n, const Tensor& winner) {
-  static Programs marks, choices;
-  const uint8_t memory = dtype_of(picked), type = accumulate_type(picked.scalar_type());
-  if (!call.claims(FL_ENTRY_REDUCE, FL_REDUCE_MAX, FL_I64)) return false;
-  const fl_program* mark = marks.get(key_of(memory, type), [&](Builder& b) {
-    Value x = b.load(0, memory, type);
-    b.store(0, b.select(b.op(FL_OP_NE, x, x), b.load(1, FL_I64), b.constant(-1, FL_I64)), FL_I64);
-  });
-  IntArrayRef taps = picked.sizes().slice(static_cast<size_t>(picked.dim() - n));
-  Tensor place = at::arange(c10::multiply_integers(taps), winner.options()).view(taps).expand(picked.sizes()),
-         last = empty_like(winner, winner.sizes(), at::kLong);
-  if (!reduce(call, {FL_REDUCE_MAX, FL_I64, mark}, mask, {&picked, &place}, {&last})) return false;
-  const fl_program* choose = choices.get(0, [](Builder& b) {
-    Value nan = b.load(0, FL_I64);
-    Value none = b.op(FL_OP_LT, nan, b.constant(0, FL_I64));
-    b.store(0, b.select(none, b.load(1, FL_I64), nan), FL_I64);
-  });
-  return run_program(call, choose, {&winner}, {&last, &winner});
 }
 
 bool max_over(Call& call, const Tensor& x, const std::vector<Tensor>& taps, const Tensor& y,
