@@ -119,8 +119,7 @@ class CUDAGraph(torch._C._acceleratorGraph):
             self.capture_end_pre()
             self._hooks.fire("capture_end", self)
             if not self._keep_graph:
-                self._ready = True
-                self._hooks.fire("instantiate", self)
+                self._become_ready()
         finally:
             self.capture_end_post()
 
@@ -136,6 +135,9 @@ class CUDAGraph(torch._C._acceleratorGraph):
     def instantiate(self) -> None:
         """Make a graph with keep_graph=True ready; replay() does it too."""
         super().instantiate()
+        self._become_ready()
+
+    def _become_ready(self) -> None:
         self._ready = True
         self._hooks.fire("instantiate", self)
 
