@@ -16,6 +16,12 @@ from torch.utils.data import DataLoader, TensorDataset
 pytestmark = old_ways
 
 
+def output_of(script) -> str:
+    """What the file prints, run as python does, with the CUDA view on."""
+    code = f"import runpy, sys; sys.argv = [{str(script)!r}]; runpy.run_path({str(script)!r}, run_name='__main__')"
+    return run_child(code, FL_CUDA_VIEW="1").stdout
+
+
 def reloaded(thing, **how):
     file = io.BytesIO()
     torch.save(thing, file)
@@ -90,8 +96,7 @@ def test_43_loaders_with_pinned_memory(workers, method, tmp_path):
         "        total += x.cuda(non_blocking=True).sum()\n"
         "    print(total.item())\n"
     )
-    code = f"import runpy, sys; sys.argv = [{str(script)!r}]; runpy.run_path({str(script)!r}, run_name='__main__')"
-    assert run_child(code, FL_CUDA_VIEW="1").stdout == "496.0\n"
+    assert output_of(script) == "496.0\n"
 
 
 def test_44_pinned_tensors():
@@ -281,8 +286,7 @@ def test_57_multiprocessing(tmp_path):
         "    mp.spawn(work, args=(queue,), nprocs=2)\n"
         "    print(sorted(queue.get() for _ in range(2)))\n"
     )
-    code = f"import runpy, sys; sys.argv = [{str(script)!r}]; runpy.run_path({str(script)!r}, run_name='__main__')"
-    assert run_child(code, FL_CUDA_VIEW="1").stdout == "[(0, 0.0), (1, 2.0)]\n"
+    assert output_of(script) == "[(0, 0.0), (1, 2.0)]\n"
 
 
 def test_58_profiler():
