@@ -272,9 +272,9 @@ Source generate(const Form& f, bool fp64) {
   t += "__kernel void reduce(" + arguments + ") {\n" + prologue +
        "  UNITS(p.cells * p.parts) {\n    const long cell = unit / p.parts, piece = unit % p.parts;\n" +
        decode_outer();
-  t += "    const long size = (p.n + p.parts - 1) / p.parts, i1 = min(p.n, (piece + 1) * size);\n" +
+  t += "    const long size = (p.n + p.parts - 1) / p.parts, until = min(p.n, (piece + 1) * size);\n" +
        start_lanes;
-  t += "    long i = piece * size;\n    while (i < i1) {\n      long left = i;\n";
+  t += "    long i = piece * size;\n    while (i < until) {\n      long left = i;\n";
   for (int r = RI - 1; r > 0; --r)
     t += "      const long d" + number(r) + " = left % p.inner[" + number(r) + "]; left /= p.inner[" +
          number(r) + "];\n";
@@ -286,7 +286,7 @@ Source generate(const Form& f, bool fp64) {
     t += ";\n";
   }
   t += "      const long m = min(p.inner[" + number(RI - 1) + "] - d" + number(RI - 1) +
-       ", i1 - i);\n      long j = 0;\n";
+       ", until - i);\n      long j = 0;\n";
   if (f.across) {
     auto loop = [&](const char* lanes) {
       std::string s;
