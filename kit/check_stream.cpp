@@ -1,7 +1,9 @@
 // [STR-n] and [EVT-n]: streams, faults, events.
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "actions.h"
 
@@ -92,6 +94,25 @@ KIT_TEST("STR-4", "query is FL_OK when empty, FL_NOT_READY otherwise, and never 
   expect_status(chip().stream.query(session.stream), FL_INDEX_OUT_OF_RANGE, "query with an untaken fault");
   drain_faults(session.stream);
   ok(chip().stream.query(session.stream), "query after the fault was taken");
+
+  // What a thread waits for is not done because it waits.
+  std::atomic<bool> enough{false};
+  std::thread waiter([&] {
+    while (!enough) chip().stream.synchronize(session.stream, -1);
+  });
+  int wrong = 0;
+  Event done;
+  for (int round = 0; round < 20; ++round) {
+    busy(session, 3);
+    chip().stream.event_record(done, session.stream);
+    while (chip().stream.query(session.stream) == FL_NOT_READY) {
+    }
+    wrong += chip().stream.event_query(done) != FL_OK;
+  }
+  enough = true;
+  waiter.join();
+  REQUIRE(wrong == 0, "beside a thread that waits, query gave FL_OK before the work was done, %d times of 20",
+          wrong);
 }
 
 KIT_TEST("STR-5", "waiting for an event that was never recorded is no wait") {

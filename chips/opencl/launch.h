@@ -56,7 +56,7 @@ class Launch {
     if (error_ != CL_SUCCESS) return failed(error_, "clSetKernelArg");
     if (stream_.device->lost.load(std::memory_order_relaxed)) return FL_DEVICE_LOST;
     size_t global = groups * local;
-    stream_.dirty.store(true, std::memory_order_relaxed);
+    const Queueing queueing(stream_);
     cl_int error = cl.clEnqueueNDRangeKernel(stream_.queue, kernel_.handle, 1, nullptr, &global, &local, 0,
                                              nullptr, nullptr);
     return error == CL_SUCCESS ? FL_OK : failed(error, "clEnqueueNDRangeKernel");

@@ -238,7 +238,7 @@ fl_status copy(const fl_launch* launch, int kind, void* to, const void* from, si
   Memory& memory = stream.device->memory;
   if (stream.device->lost) return FL_DEVICE_LOST;
   if (bytes == 0) return FL_OK;
-  stream.dirty.store(true, std::memory_order_relaxed);
+  const Queueing queueing(stream);
   if (kind == FL_HOST_TO_DEVICE) {
     Place place = memory.find(to);
     if (!place.buffer) return refuse(FL_INVALID, "%p is no address of the device", to);
@@ -275,6 +275,7 @@ fl_status copy(const fl_launch* launch, int kind, void* to, const void* from, si
 
 fl_status write_parameters(const fl_launch* launch, void* to, const void* from, size_t bytes) {
   Stream& stream = *launch->stream;
+  const Queueing queueing(stream);
   return write_staged(stream, stream.device->memory.find(to), static_cast<const char*>(from), bytes);
 }
 

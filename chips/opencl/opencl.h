@@ -60,13 +60,30 @@ struct fl_stream_s {
   cl_command_queue queue = nullptr;
   cl_mem fault = nullptr;              // a DeviceFault
   std::atomic<bool> may_fault{false};  // a kernel that checks its data was launched since the last look
-  std::atomic<bool> dirty{false};      // something was queued since it was last known to be empty
-  std::mutex mutex;                    // of the fault that was found and not taken
-  fl_fault found{};
+  // How much was queued, and how much of it is known to be done. Counted when it is in the queue, and read
+  // before one waits for the queue: what is counted as done then is.
+  std::atomic<uint64_t> queued{0}, done{0};
+  bool idle() const { return done.load(std::memory_order_acquire) == queued.load(std::memory_order_acquire); }
+  std::mutex mutex;                  // of what follows
+  fl_fault found{};                  // and not taken
+  cl_command_queue clock = nullptr;  // takes the times of events; there once one is recorded
+  cl_event timed = nullptr;          // the last marker in it
 };
 
 namespace ocl {
 
 using Stream = fl_stream_s;
+
+// Counts at its end what was queued in its scope.
+class Queueing {
+ public:
+  explicit Queueing(Stream& stream) : stream_(stream) {}
+  ~Queueing() { stream_.queued.fetch_add(1, std::memory_order_release); }
+  Queueing(const Queueing&) = delete;
+  Queueing& operator=(const Queueing&) = delete;
+
+ private:
+  Stream& stream_;
+};
 
 }  // namespace ocl

@@ -20,7 +20,7 @@ fl_status copy(const fl_launch* launch, const fl_copy_args* args) {
       Place source = stream.device->memory.find(from.data), place = stream.device->memory.find(to.data);
       if (!source.buffer || !place.buffer)
         return refuse(FL_INVALID, "copy: an address is none of the device's");
-      stream.dirty.store(true, std::memory_order_relaxed);
+      const Queueing queueing(stream);
       return failed(
           cl.clEnqueueCopyBuffer(stream.queue, source.buffer, place.buffer, source.offset, place.offset,
                                  static_cast<size_t>(numel(to)) * dtype_size(to.dtype), 0, nullptr, nullptr),

@@ -1,10 +1,14 @@
 // Streams are command queues; events are markers in them.
+//
+// Queues take no times: a driver would read the clock several times for each launch. An event with timing is
+// a marker in a second queue that does, behind the one in the stream's own.
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "opencl.h"
 
@@ -83,8 +87,7 @@ fl_status create(int32_t index, int32_t, fl_stream* out) {
   Device* device = open_device(index);
   if (!device) return FL_INVALID;
   cl_int error;
-  cl_command_queue queue =
-      cl.clCreateCommandQueue(device->context, device->id, CL_QUEUE_PROFILING_ENABLE, &error);
+  cl_command_queue queue = cl.clCreateCommandQueue(device->context, device->id, 0, &error);
   if (!queue) return failed(error, "clCreateCommandQueue");
   cl_mem fault = cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, sizeof(DeviceFault), nullptr, &error);
   DeviceFault none{};
@@ -105,16 +108,32 @@ fl_status create(int32_t index, int32_t, fl_stream* out) {
 fl_status destroy(fl_stream stream) {
   cl.clFlush(stream->queue);
   cl.clReleaseCommandQueue(stream->queue);
+  if (stream->timed) cl.clReleaseEvent(stream->timed);
+  if (stream->clock) cl.clReleaseCommandQueue(stream->clock);
   cl.clReleaseMemObject(stream->fault);
   delete stream;
   return FL_OK;
 }
 
+// A reference of one's own to what some thread may replace, or null.
+cl_event held(std::mutex& mutex, const cl_event& event) {
+  std::lock_guard<std::mutex> guard(mutex);
+  if (event) cl.clRetainEvent(event);
+  return event;
+}
+
+// With all done that was counted as queued.
+void all_done(Stream& stream, uint64_t queued) {
+  uint64_t done = stream.done.load(std::memory_order_relaxed);
+  while (done < queued && !stream.done.compare_exchange_weak(done, queued, std::memory_order_release)) {
+  }
+}
+
 fl_status synchronize(fl_stream stream, int64_t timeout_ns) {
   if (stream->device->lost) return FL_DEVICE_LOST;
-  if (stream->dirty.load(std::memory_order_relaxed)) {
+  if (!stream->idle()) {
+    const uint64_t queued = stream->queued.load(std::memory_order_acquire);
     if (timeout_ns < 0) {
-      stream->dirty.store(false, std::memory_order_relaxed);
       if (cl_int error = cl.clFinish(stream->queue)) return failed(error, "clFinish");
     } else {
       cl_event marker;
@@ -125,21 +144,32 @@ fl_status synchronize(fl_stream stream, int64_t timeout_ns) {
       cl.clReleaseEvent(marker);
       if (status != FL_OK) return status;
     }
+    if (cl_event timed = held(stream->mutex, stream->timed)) {
+      fl_status status = wait_for(timed, timeout_ns);
+      cl.clReleaseEvent(timed);
+      if (status != FL_OK) return status;
+    }
+    all_done(*stream, queued);
   }
   return look_for_fault(*stream);
 }
 
 fl_status query(fl_stream stream) {
   if (stream->device->lost) return FL_DEVICE_LOST;
-  if (stream->dirty.load(std::memory_order_relaxed)) {
+  if (!stream->idle()) {
+    const uint64_t queued = stream->queued.load(std::memory_order_acquire);
     cl_event marker;
     if (cl_int error = cl.clEnqueueMarkerWithWaitList(stream->queue, 0, nullptr, &marker))
       return failed(error, "clEnqueueMarkerWithWaitList");
     cl.clFlush(stream->queue);
+    const cl_event timed = held(stream->mutex, stream->timed);
     cl_int status = execution_status(marker);
+    if (status == CL_COMPLETE && timed) status = execution_status(timed);
     cl.clReleaseEvent(marker);
+    if (timed) cl.clReleaseEvent(timed);
     if (status < 0) return failed(status, "a command");
     if (status != CL_COMPLETE) return FL_NOT_READY;
+    all_done(*stream, queued);
   }
   return look_for_fault(*stream);
 }
@@ -168,18 +198,35 @@ fl_status event_destroy(fl_event event) {
   return FL_OK;
 }
 
-// A reference of one's own to the last record, or null.
-cl_event marker_of(fl_event event) {
-  std::lock_guard<std::mutex> guard(event->mutex);
-  if (event->marker) cl.clRetainEvent(event->marker);
-  return event->marker;
+cl_event marker_of(fl_event event) { return held(event->mutex, event->marker); }
+
+// Puts a marker behind `marker` into the stream's queue that takes times, and takes its place.
+fl_status take_time(Stream& stream, cl_event& marker) {
+  std::lock_guard<std::mutex> guard(stream.mutex);
+  const Device& device = *stream.device;
+  cl_int error;
+  if (!stream.clock) {
+    stream.clock = cl.clCreateCommandQueue(device.context, device.id, CL_QUEUE_PROFILING_ENABLE, &error);
+    if (!stream.clock) return failed(error, "clCreateCommandQueue");
+  }
+  cl_event timed;
+  error = cl.clEnqueueMarkerWithWaitList(stream.clock, 1, &marker, &timed);
+  if (error != CL_SUCCESS) return failed(error, "clEnqueueMarkerWithWaitList");
+  cl.clFlush(stream.clock);
+  cl.clReleaseEvent(std::exchange(marker, timed));
+  cl.clRetainEvent(timed);
+  if (cl_event before = std::exchange(stream.timed, timed)) cl.clReleaseEvent(before);
+  return FL_OK;
 }
 
 fl_status event_record(fl_event event, fl_stream stream) {
+  const Queueing queueing(*stream);
   cl_event marker;
   cl_int error = cl.clEnqueueMarkerWithWaitList(stream->queue, 0, nullptr, &marker);
   if (error != CL_SUCCESS) return failed(error, "clEnqueueMarkerWithWaitList");
   cl.clFlush(stream->queue);
+  if (event->timing)
+    if (fl_status status = take_time(*stream, marker)) return cl.clReleaseEvent(marker), status;
   std::lock_guard<std::mutex> guard(event->mutex);
   if (event->marker) cl.clReleaseEvent(event->marker);
   event->marker = marker;
@@ -221,7 +268,7 @@ fl_status wait_event(fl_stream stream, fl_event event) {
     cl.clRetainEvent(marker);
     error = cl.clSetEventCallback(marker, CL_COMPLETE, set_user_event, awaited);
   }
-  stream->dirty.store(true, std::memory_order_relaxed);
+  const Queueing queueing(*stream);
   if (error == CL_SUCCESS) error = cl.clEnqueueBarrierWithWaitList(stream->queue, 1, &awaited, nullptr);
   if (awaited != marker) cl.clReleaseEvent(awaited);
   cl.clReleaseEvent(marker);
