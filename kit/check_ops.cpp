@@ -408,7 +408,7 @@ KIT_TEST(
   });
   Session session;
   // Each claim is honoured somewhere: here that it is not refused; the entries' own tests compare numbers.
-  run_case("claimed and refused", [&] {
+  run_case("opcodes claimed and refused", [&] {
     for (unsigned type : {FL_BOOL, FL_I32, FL_I64, FL_F32, FL_F64, FL_C64, FL_C128})
       for (unsigned op = 0; op < FL_OP_COUNT; ++op) {
         if (!is_computed(op) || !reference_has(op, type) || !chip().claims(FL_ENTRY_POINTWISE, op, type))
@@ -425,6 +425,8 @@ KIT_TEST(
           fail("%s %s is claimed and gave %s", op_name(op), dtype_name(type), status_name(status));
         session.synchronize();
       }
+  });
+  run_case("entries claimed and refused", [&] {
     each_row(session, true, [&](const std::string& name, fl_status status, Tensor&) {
       bool order_of_complex = status == FL_UNSUPPORTED && name.find("complex") != std::string::npos;
       if (status != FL_OK && !order_of_complex)

@@ -1,8 +1,10 @@
 // Compiling, and the cache of compiled programs on disk.
 //
-// A file holds the whole text that a binary was compiled from, so that a collision of names is seen, and a
-// checksum, so that damage is. It is written under another name and renamed: a process killed in between
-// leaves the old one, or none. What cannot be used is compiled again and replaced.
+// A file is named after the kernel's key, the driver and what all kernels begin with: whether there is one is
+// known without the kernel's text. It holds the whole text that its binary was compiled from, so that a
+// collision of names is seen, and a checksum, so that damage is. It is written under another name and
+// renamed: a process killed in between leaves the old one, or none. What cannot be used is compiled again and
+// replaced.
 #include "library.h"
 
 #include <dirent.h>
@@ -27,9 +29,9 @@ namespace {
 constexpr char kMagic[8] = {'f', 'l', 'o', 'c', 'l', '0', '0', '1'};
 // A driver may compile for the file: PoCL makes each kernel once more, for any size of a group, which takes
 // longer than all before. Files are written when nothing has been compiled for a while: kSettle times what
-// all compilations took, so that a busy machine is no other, within limits. By then kernels have run, and
-// PoCL's binaries hold their machine code as well. A process that ends before writes for kAtExit: PoCL has a
-// cache of its own.
+// all compilations and files took, so that a busy machine is no other and what runs meanwhile keeps most of
+// it, within limits. By then kernels have run, and PoCL's binaries hold their machine code as well. A process
+// that ends before writes for kAtExit: PoCL has a cache of its own.
 constexpr int kSettle = 4;
 constexpr auto kSettleLeast = std::chrono::milliseconds(1500), kSettleMost = std::chrono::milliseconds(60000),
                kAtExit = std::chrono::milliseconds(1000);
@@ -44,7 +46,8 @@ struct Header {
 
 // Fowler, Noll and Vo's hash FNV-1a, 64 bits: names files and finds damage; nothing depends on it being
 // unique.
-uint64_t fnv(const void* data, size_t n, uint64_t h = 0xcbf29ce484222325u) {
+constexpr uint64_t kFnvStart = 0xcbf29ce484222325u;
+uint64_t fnv(const void* data, size_t n, uint64_t h = kFnvStart) {
   auto* p = static_cast<const unsigned char*>(data);
   for (size_t i = 0; i < n; ++i) h = (h ^ p[i]) * 0x100000001b3u;
   return h;
@@ -73,20 +76,25 @@ std::string cache_directory() {
   return path;
 }
 
+template <class F>
+void each_file(const std::string& directory, F&& f) {
+  DIR* entries = directory.empty() ? nullptr : ::opendir(directory.c_str());
+  if (!entries) return;
+  while (const dirent* entry = ::readdir(entries)) f(std::string(entry->d_name));
+  ::closedir(entries);
+}
+
 // What processes that were killed while writing left behind. Not what one may be writing now, here or
 // elsewhere.
 void remove_leftovers(const std::string& directory) {
   constexpr time_t kLongAgo = 3600;
-  DIR* entries = ::opendir(directory.c_str());
-  if (!entries) return;
-  while (const dirent* entry = ::readdir(entries)) {
-    const std::string path = directory + "/" + entry->d_name;
+  each_file(directory, [&](const std::string& name) {
+    const std::string path = directory + "/" + name;
     struct stat about;
-    if (path.find(".bin.") != std::string::npos && ::stat(path.c_str(), &about) == 0 &&
+    if (name.find(".bin.") != std::string::npos && ::stat(path.c_str(), &about) == 0 &&
         about.st_mtime < std::time(nullptr) - kLongAgo)
       ::unlink(path.c_str());
-  }
-  ::closedir(entries);
+  });
 }
 
 std::string build_log(cl_program program, cl_device_id id) {
@@ -137,7 +145,27 @@ thread_local AtEnd at_end;
 
 Library* make_library(Device& device) { return new Library(device); }
 
-Library::Library(Device& d) : device_(d), directory_(cache_directory()) { at_end.watch(); }
+Library::Library(Device& d) : device_(d), directory_(cache_directory()) {
+  at_end.watch();
+  options_ = " -w";  // what a compiler has to say of the kernels is nothing for the user's terminal
+  if (d.info.fp64) options_ += " -DFP64";
+  if (d.info.processor) options_ += " -DPROCESSOR";
+  if (d.info.exact_division) options_ += " -cl-fp32-correctly-rounded-divide-sqrt";
+  seed_ = kFnvStart;
+  for (const std::string_view part :
+       {std::string_view(d.info.release), std::string_view(options_), std::string_view(kernel_source_ops),
+        std::string_view(kernel_source_complex)})
+    seed_ = fnv(part.data(), part.size(), seed_);
+  each_file(directory_, [&](const std::string& name) {
+    char* end;
+    const uint64_t number = std::strtoull(name.c_str(), &end, 16);
+    if (!std::strcmp(end, ".bin")) kept_.insert(number);
+  });
+}
+
+uint64_t Library::file_of(Family family, uint64_t key) const {
+  return fnv(&key, sizeof key, fnv(&family, sizeof family, seed_));
+}
 
 Kernel* Library::add(Family family, uint64_t key, Source source, bool now) {
   at_end.watch();
@@ -177,10 +205,7 @@ Kernel* Library::use(Entry& e) {
 
 void Library::build(Entry& e) {
   std::call_once(e.built, [&] {
-    std::string options = e.source.options;
-    if (device_.info.fp64) options += " -DFP64";
-    if (device_.info.processor) options += " -DPROCESSOR";
-    if (device_.info.exact_division) options += " -cl-fp32-correctly-rounded-divide-sqrt";
+    const std::string options = options_ + e.source.options;
     std::string text = kernel_source_ops;
     if (e.source.text.find("_C64(") != std::string::npos || e.source.text.find("_C128(") != std::string::npos)
       text += kernel_source_complex;
@@ -190,7 +215,7 @@ void Library::build(Entry& e) {
     if (!directory_.empty()) {
       char name[40];
       std::snprintf(name, sizeof name, "/%016llx.bin",
-                    static_cast<unsigned long long>(fnv(key.data(), key.size())));
+                    static_cast<unsigned long long>(file_of(e.family, e.key)));
       path = directory_ + name;
     }
     cl_program program = path.empty() ? nullptr : load(path, key, options);
@@ -221,6 +246,9 @@ void Library::build(Entry& e) {
         fresh ? "compiled" : "read", std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     e.kernel.store(kernel, std::memory_order_release);
     if (fresh && !path.empty()) {
+      // Empty until its turn to be written comes. Another process may end before: it compiled the kernel, and
+      // drivers have caches of their own, so that the next one need not wait until it is worth compiling.
+      if (int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600); fd >= 0) ::close(fd);
       std::lock_guard<std::mutex> guard(mutex_);
       unsaved_.push_back({program, path, key});
       compiled_ = Clock::now();
@@ -327,8 +355,10 @@ void Library::save_next(std::unique_lock<std::mutex>& lock) {
   const Unsaved u = std::move(unsaved_.front());
   unsaved_.pop_front();
   lock.unlock();
+  const auto start = Clock::now();
   save(u);
   lock.lock();
+  spent_ += Clock::now() - start;
 }
 
 // What was still to be compiled is not.

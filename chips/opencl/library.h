@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 #include "opencl.h"
@@ -46,26 +47,22 @@ enum class Family : uint8_t {
   other
 };
 
+// When a kernel is compiled that is neither in memory nor on disk: not at all, behind the scenes, in the
+// call.
+enum class Compile : uint8_t { never, later, now };
+
 struct Library {
   explicit Library(Device& d);
 
   // The kernel for a key that says all that its source depends on; `make` is called at most once for each.
-  // Null, with the sentence set, when it does not compile. Compiles in the call.
+  // Null while it is not there; with Compile::now, when it does not compile, and then the sentence is set.
   template <class F>
-  Kernel* get(Family family, uint64_t key, F&& make) {
-    if (Entry* e = find(family, key)) return use(*e);
-    return add(family, key, make(), true);
-  }
-  // Null unless it is there.
-  Kernel* known(Family family, uint64_t key) const {
-    Entry* e = find(family, key);
-    return e ? e->kernel.load(std::memory_order_acquire) : nullptr;
-  }
-  // The same as get, but null until it is there: compiled on the library's own thread.
-  template <class F>
-  Kernel* get_later(Family family, uint64_t key, F&& make) {
-    if (Entry* e = find(family, key)) return e->kernel.load(std::memory_order_acquire);
-    return add(family, key, make(), false);
+  Kernel* get(Family family, uint64_t key, F&& make, Compile compile = Compile::now) {
+    if (Entry* e = find(family, key))
+      return compile == Compile::now ? use(*e) : e->kernel.load(std::memory_order_acquire);
+    const bool here = compile == Compile::now || kept_.contains(file_of(family, key));
+    if (!here && compile == Compile::never) return nullptr;
+    return add(family, key, make(), here);
   }
 
   // Ends every library's thread.
@@ -101,6 +98,7 @@ struct Library {
     while (e && (e->key != key || e->family != family)) e = e->next;
     return const_cast<Entry*>(e);
   }
+  uint64_t file_of(Family family, uint64_t key) const;
   Kernel* add(Family family, uint64_t key, Source source, bool now);
   Kernel* use(Entry& e);
   void build(Entry& e);
@@ -112,7 +110,10 @@ struct Library {
   void at_exit();
 
   Device& device_;
-  std::string directory_;  // of compiled programs; empty: none are kept
+  std::string directory_;              // of compiled programs; empty: none are kept
+  std::unordered_set<uint64_t> kept_;  // the files that were there at the start
+  std::string options_;                // of all kernels
+  uint64_t seed_ = 0;                  // of the files' names
   std::atomic<const Entry*> chains_[kChains] = {};
   std::mutex adding_;
   // The thread's: what to compile, and what to write to disk.
@@ -121,7 +122,7 @@ struct Library {
   std::deque<Wanted> wanted_;
   std::deque<Unsaved> unsaved_;
   Clock::time_point compiled_{};  // the last that is to be written,
-  Clock::duration spent_{};       // and how long it took to compile all
+  Clock::duration spent_{};       // and how long it took to compile all, and to write those written
   int waiting_ = 0;               // callers whose kernels are being compiled,
   Clock::time_point waited_{};    // and when that number last changed
   bool running_ = false, stop_ = false;

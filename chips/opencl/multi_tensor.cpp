@@ -222,7 +222,7 @@ fl_status multi_tensor(const fl_launch* launch, const fl_multi_tensor_args* args
         return refuse(FL_INVALID, "%p is no address of the device", p.data[k]);
     points += static_cast<uint64_t>(p.space.points());
   }
-  const Worth worth = count_points(*plan, points, static_cast<uint64_t>(args->n_items));
+  const Compile compile = count_points(*plan, points, static_cast<uint64_t>(args->n_items));
   for (int first = 0; first < args->n_items; ++first) {
     uint32_t layout = layouts[static_cast<size_t>(first)];
     if (layout == kDone) continue;
@@ -231,11 +231,10 @@ fl_status multi_tensor(const fl_launch* launch, const fl_multi_tensor_args* args
       if (layouts[i] < kAlone) layout = layouts[i];
     Kernel* kernel = nullptr;
     Form form{plan, shared, own, layout == kAnyLayout ? 0 : layout};
-    if (layout != kAlone && worth != Worth::interpret) {
+    if (layout != kAlone) {
       auto make = [&] { return generate(form); };
-      kernel = worth == Worth::wait ? device.library->get(Family::program, form.key(), make)
-                                    : device.library->get_later(Family::program, form.key(), make);
-      if (!kernel && worth == Worth::wait) return FL_FAILED;
+      kernel = device.library->get(Family::program, form.key(), make, compile);
+      if (!kernel && compile == Compile::now) return FL_FAILED;
     }
     if (!kernel) {
       fl_scalar scalars[FL_MAX_SCALARS];

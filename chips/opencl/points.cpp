@@ -378,12 +378,12 @@ Points::Points(const Plan* p, const fl_tensor* inputs, const fl_tensor* outputs,
   }
 }
 
-Worth count_points(const Plan& plan, uint64_t points, uint64_t launches) {
+Compile count_points(const Plan& plan, uint64_t points, uint64_t launches) {
   uint64_t weight = points * (1 + static_cast<uint64_t>(plan.cost) / 8) + launches * kLaunchCost;
   uint64_t before = plan.points.fetch_add(weight, std::memory_order_relaxed);
-  return before + weight < kWorthCompiling  ? Worth::interpret
-         : points >= (kWorthCompiling << 5) ? Worth::wait
-                                            : Worth::compile;
+  return before + weight < kWorthCompiling  ? Compile::never
+         : points >= (kWorthCompiling << 5) ? Compile::now
+                                            : Compile::later;
 }
 
 fl_status run_points(const fl_launch* launch, const Points& p, bool may_compile) {
@@ -394,14 +394,14 @@ fl_status run_points(const fl_launch* launch, const Points& p, bool may_compile)
   uint64_t key = layout.key(plan.hash);
   const bool interpretable =
       plan.n_slots <= kInterpretedSlots && p.space.ndim <= kInterpretedDims && !plan.complex_functions;
-  if (Kernel* known = d.library->known(Family::program, key)) return run_generated(launch, p, layout, known);
-  if (interpretable && !may_compile) return run_interpreted(launch, p);
-  const Worth worth =
-      interpretable ? count_points(plan, static_cast<uint64_t>(p.space.points())) : Worth::wait;
-  if (worth == Worth::interpret) return run_interpreted(launch, p);
-  auto make = [&] { return generate(plan, layout); };
-  Kernel* kernel = worth == Worth::wait ? d.library->get(Family::program, key, make)
-                                        : d.library->get_later(Family::program, key, make);
+  auto kernel_or_null = [&](Compile compile) {
+    return d.library->get(Family::program, key, [&] { return generate(plan, layout); }, compile);
+  };
+  Kernel* kernel = kernel_or_null(Compile::never);
+  if (!kernel && interpretable && !may_compile) return run_interpreted(launch, p);
+  if (!kernel)
+    kernel = kernel_or_null(interpretable ? count_points(plan, static_cast<uint64_t>(p.space.points()))
+                                          : Compile::now);
   if (kernel) return run_generated(launch, p, layout, kernel);
   return interpretable ? run_interpreted(launch, p) : FL_FAILED;
 }

@@ -24,8 +24,7 @@ void push_scalars(Parameters& q, const Plan& plan, const fl_scalar* scalars);
 
 // Whether a program has gone over enough points to be worth a kernel of its own, these included: not yet;
 // yes, behind the scenes; yes, and this launch is worth waiting for it.
-enum class Worth : uint8_t { interpret, compile, wait };
-Worth count_points(const Plan& plan, uint64_t points, uint64_t launches = 1);
+Compile count_points(const Plan& plan, uint64_t points, uint64_t launches = 1);
 
 // may_compile false: interpreted if that is possible; for callers that have a kernel of their own coming.
 fl_status run_points(const fl_launch* launch, const Points& points, bool may_compile = true);

@@ -176,8 +176,9 @@ Source generate(const Form& f, bool fp64) {
   std::string body = "    { T_" + std::string(register_name(f.acc)) + " value;\n" + emit(*f.pre, e);
   if (moments)
     body +=
-        "      const A x = (A)value, d = x - mean[l], m = mean[l] + d * reciprocal; mean[l] = m; squares[l] "
-        "+= d * (x - m);\n";
+        "      const A x = (A)value, d = x - mean[l], next = mean[l] + d * reciprocal; mean[l] = next; "
+        "squares[l] "
+        "+= d * (x - next);\n";
   else if (where) {
     bool floating = f.acc == kF32 || f.acc == kF64;
     std::string better = f.kind == FL_REDUCE_MIN ? "value < acc[l]" : "value > acc[l]";
@@ -354,7 +355,7 @@ constexpr uint32_t kTypes[FL_REDUCE_COUNT] = {kReals | kComplexes | FL_BIT(FL_BO
                                               FL_BIT(FL_F32) | FL_BIT(FL_F64)};
 
 fl_status reduce_direct(const fl_launch* launch, const fl_reduce_args* a, const Plan* pre, const Plan* post,
-                        bool now) {
+                        Compile compile) {
   Device& device = *launch->stream->device;
   const fl_tensor& in = a->inputs[0];
   const fl_tensor& shape = a->n_outputs ? a->outputs[0] : *a->index;
@@ -437,12 +438,9 @@ fl_status reduce_direct(const fl_launch* launch, const fl_reduce_args* a, const 
     return s;
   };
   const uint64_t second_key = key ^ 0x5bd1e995u;
-  Kernel* first = now ? device.library->get(Family::reduce, key, make)
-                      : device.library->get_later(Family::reduce, key, make);
-  Kernel* second = !f.split ? nullptr
-                   : now    ? device.library->get(Family::reduce, second_key, make_second)
-                            : device.library->get_later(Family::reduce, second_key, make_second);
-  if (!first || (f.split && !second)) return now ? FL_FAILED : FL_NOT_READY;
+  Kernel* first = device.library->get(Family::reduce, key, make, compile);
+  Kernel* second = f.split ? device.library->get(Family::reduce, second_key, make_second, compile) : nullptr;
+  if (!first || (f.split && !second)) return compile == Compile::now ? FL_FAILED : FL_NOT_READY;
   void* partials = const_cast<void*>(tensor(0).data);
   if (f.split) {
     size_t bytes = acc_bytes(f) * static_cast<size_t>(units * (f.across ? kLanes : 1) * parts);
@@ -516,7 +514,7 @@ fl_status reduce_in_steps(const fl_launch* launch, const fl_reduce_args* a, cons
                                    !a->n_outputs ? nullptr
                                    : moments     ? pair_plan(a->accumulate)
                                                  : same,
-                                   true);
+                                   Compile::now);
   if (status) return status;
   int64_t dense[FL_MAX_DIMS];
   next = 1;
@@ -558,12 +556,10 @@ fl_status reduce(const fl_launch* launch, const fl_reduce_args* a) {
   for (int d = 0; d < in.ndim; ++d) points *= static_cast<uint64_t>(in.sizes[d]);
   constexpr uint64_t kWorthCompiling = 1 << 19, kLaunchCost = 1 << 13, kMostInSteps = 1 << 22;
   const uint64_t before = pre->reduced.fetch_add(points + kLaunchCost, std::memory_order_relaxed);
-  if (points > kMostInSteps) return reduce_direct(launch, a, pre, post, true);
-  if (before + points + kLaunchCost >= kWorthCompiling) {
-    fl_status status = reduce_direct(launch, a, pre, post, false);
-    if (status != FL_NOT_READY) return status;
-  }
-  return reduce_in_steps(launch, a, pre, post);
+  if (points > kMostInSteps) return reduce_direct(launch, a, pre, post, Compile::now);
+  const bool worth_it = before + points + kLaunchCost >= kWorthCompiling;
+  fl_status status = reduce_direct(launch, a, pre, post, worth_it ? Compile::later : Compile::never);
+  return status == FL_NOT_READY ? reduce_in_steps(launch, a, pre, post) : status;
 }
 
 void claim_reduce(Claims& claims) {
