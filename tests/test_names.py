@@ -246,9 +246,11 @@ def test_external_streams():
     assert isinstance(again, torch.fl.Stream)
     with torch.fl.stream(again):
         assert torch.fl.current_stream(0) == s
-    for handle in (0, 12345):
-        with pytest.raises(RuntimeError, match="take over"):
-            torch.fl.ExternalStream(handle)
+    default = torch.fl.default_stream(0)
+    assert default.cuda_stream == 0 and s.cuda_stream == s.native_handle
+    assert torch.fl.ExternalStream(0) == default and torch.fl.get_stream_from_external(0, 0) == default
+    with pytest.raises(RuntimeError, match="take over"):
+        torch.fl.ExternalStream(12345)
 
 
 def test_events_are_not_shared_between_processes():

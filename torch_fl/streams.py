@@ -43,8 +43,8 @@ class Stream(torch.Stream):
 
     @property
     def cuda_stream(self) -> int:
-        """The number that tells streams of one device apart, where torch.cuda has a handle."""
-        return self.stream_id
+        """The handle, for ExternalStream and other libraries; 0 for the default stream, as in CUDA."""
+        return self.native_handle if self.stream_id else 0
 
     __hash__ = torch.Stream.__hash__
 
@@ -83,20 +83,25 @@ class Event(metaclass=_EventType):
         return torch.Event(torch.device("fl"), enable_timing=enable_timing, blocking=blocking)
 
 
+def _with_handle(handle: int, device: Device) -> tuple[int, int, int]:
+    index = device_index(device)
+    return _native.stream_with_handle(handle, index) if handle else _native.default_stream(index)
+
+
 class ExternalStream(Stream):
-    """The stream with a handle that went through another library: Stream.native_handle gives it.
+    """The stream with a handle that went through another library: its native_handle or cuda_stream.
 
     A stream that another library made itself is refused: the chip ABI has no way to take it over.
     """
 
     def __new__(cls, stream_ptr: int, device: Device = None, **kwargs: Any) -> ExternalStream:
-        stream_id, index, device_type = _native.stream_with_handle(stream_ptr, device_index(device))
+        stream_id, index, device_type = _with_handle(stream_ptr, device)
         return super().__new__(cls, stream_id=stream_id, device_index=index, device_type=device_type)
 
 
 def get_stream_from_external(data_ptr: int, device: Device = None) -> Stream:
     """The stream with a handle, as ExternalStream takes it."""
-    return _wrap(_native.stream_with_handle(data_ptr, device_index(device)))
+    return _wrap(_with_handle(data_ptr, device))
 
 
 def _wrap(identity: tuple[int, int, int]) -> Stream:
