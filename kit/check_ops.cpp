@@ -521,6 +521,34 @@ KIT_TEST("OPS-7", "with FL_LAUNCH_DETERMINISTIC two runs give the same bits") {
   });
 }
 
+KIT_TEST("OPS-8", "with FL_LAUNCH_TF32 products of F32 lose no more than TF32 does, and without it nothing") {
+  Session session;
+  Random random(10);
+  const int64_t m = 7, k = 40, n = 9;
+  Array left = Array::random(random, FL_F32, {1, m, k}, -3, 3),
+        right = Array::random(random, FL_F32, {1, k, n}, -3, 3);
+  std::vector<Number> products(static_cast<size_t>(m * n));
+  real reach = 0;
+  for (int64_t i = 0; i < m * n; ++i) {
+    real sum = 0, size = 0;
+    for (int64_t j = 0; j < k; ++j) {
+      const real product = left.at(i / n * k + j).re * right.at(j * n + i % n).re;
+      sum += product, size += std::abs(product);
+    }
+    products[static_cast<size_t>(i)] = Number::floating(sum), reach = std::max(reach, size);
+  }
+  for (uint32_t flags : {0u, FL_LAUNCH_TF32})
+    run_case(flags ? "allowed" : "not allowed", [&] {
+      Tensor a = session.put(left), b = session.put(right), out = session.output(FL_F32, {1, m, n});
+      fl_gemm_args args{};
+      args.a = *a, args.b = *b, args.out = *out, args.alpha.v.f = 1;
+      fl_launch launch = session.tagged(0, flags);
+      ok(KIT_LAUNCH(gemm, &launch, &args), "gemm");
+      // Each operand is off by 2^-11 of itself.
+      expect_close(session.get(out), products, {0, 0, reach * (flags ? 0x1p-10L : 1e-6L)}, "the products");
+    });
+}
+
 }  // namespace
 
 }  // namespace kit

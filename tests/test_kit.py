@@ -47,6 +47,11 @@ def test_sound_chip_passes(chip, environment):
     assert result.stdout.strip().endswith(" 0 failed")
 
 
+def test_a_chip_that_rounds_products_when_it_may_passes():
+    result = run_kit(BUILD / "chips" / "broken_tf32.so", "--only", "OPS|GEM")
+    assert result.returncode == 0, result.stdout[-6000:]
+
+
 # Fault → the requirement it breaks, and what else cannot help but fail.  Nothing else may.
 PLANTED = {
     "alignment": ("MEM-1", set()),

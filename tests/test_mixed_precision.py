@@ -183,3 +183,41 @@ def test_float32_precision_is_never_less_than_asked():
     finally:
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.conv.fp32_precision = "tf32"
+
+
+def test_a_chip_is_told_what_precision_is_enough():
+    """On a chip that rounds to TF32 where it may: products when asked for, convolutions unless forbidden besides,
+    and never what an operator is composed of."""
+    code = """
+        import torch
+        from torch.nn import functional as F
+
+        torch.manual_seed(0)
+        a, b = torch.rand(9, 9) + 0.1, torch.rand(9, 9) + 0.1
+        image, filters = a[None, None], b[None, None, :3, :3]
+        spd = a @ a.T + 9 * torch.eye(9)
+
+        def rounded(f, *tensors):
+            want, got = f(*tensors), f(*(t.to("fl") for t in tensors)).cpu()
+            torch.testing.assert_close(got, want, rtol=2e-3, atol=1e-3)
+            return (got - want).abs().max() > 2e-5 * want.abs().max()
+
+        for setting in ("highest", "high", "medium"):
+            torch.set_float32_matmul_precision(setting)
+            reduced = setting != "highest"
+            batched = lambda x, y: torch.bmm(x[None], y[None])
+            for product in (torch.mm, lambda x, y: torch.mv(x, y[0]), F.linear, batched):
+                assert rounded(product, a, b) == reduced, setting
+            for allowed in (True, False):
+                torch.backends.cudnn.allow_tf32 = allowed
+                assert rounded(F.conv2d, image, filters) == (reduced and allowed), (setting, allowed)
+            torch.backends.cudnn.allow_tf32 = True
+            spectrum = lambda x: torch.fft.fft(x).abs()
+            for composed in (spectrum, torch.linalg.cholesky, lambda x: torch.linalg.solve(x, x[0])):
+                assert not rounded(composed, spd), setting
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cuda.matmul.allow_tf32 = True
+        assert rounded(torch.mm, a, b)
+    """
+    chip = str(BUILD / "chips" / "broken_tf32.so")
+    run_child(code, FL_CHIP_PATH=chip, FL_VISIBLE_DEVICES="template", FL_FALLBACK="quiet")

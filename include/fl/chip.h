@@ -152,6 +152,10 @@ FL_STATIC_ASSERT(launch_size, sizeof(void*) != 8 || sizeof(fl_launch) == 24);
 
 /* The same inputs must give the same bits each time. */
 #define FL_LAUNCH_DETERMINISTIC 1u
+/* Products of F32 (gemm, conv, attention) may be of operands rounded to 10
+ * bits behind the point (TF32); they are added in F32 all the same.  Without
+ * it F32 means F32.  The user's choice: torch.set_float32_matmul_precision. */
+#define FL_LAUNCH_TF32 2u
 
 /* --------------------------------------------------------------- host table
  * What the host offers a chip.  The table outlives the chip. */

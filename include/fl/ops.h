@@ -25,6 +25,8 @@
  *           FL_UNSUPPORTED.
  *   [OPS-6] Sums of F16 and BF16 are accumulated in F32 or wider.
  *   [OPS-7] With FL_LAUNCH_DETERMINISTIC two runs give the same bits.
+ *   [OPS-8] With FL_LAUNCH_TF32 products of F32 lose no more than TF32 does,
+ *           and without it nothing.
  */
 #ifndef FL_OPS_H
 #define FL_OPS_H

@@ -68,6 +68,10 @@ auto guarded(F&& f) -> decltype(f()) {
 
 [[noreturn]] void throw_mixed_devices(const Op& op, c10::Device first, c10::Device second);
 
+// What PyTorch's settings allow of products of float32: IEEE, or TF32.  A convolution has a setting of its
+// own, which allows TF32 from the start; here it also asks for that of products, which does not.
+at::Float32Precision product_precision(at::Float32Op of);
+
 // One execution of an operator on the device of `lead`, on that device's
 // current stream.  Allocates nothing.
 class Call {
@@ -93,6 +97,11 @@ class Call {
                      to_dtype(t.scalar_type()),
                      0,
                      0};
+  }
+
+  // Launches from now on are of products of F32, which may be as exact as the user says.
+  void is_product(at::Float32Op of) {
+    if (product_precision(of) == at::Float32Precision::TF32) flags_ |= FL_LAUNCH_TF32;
   }
 
   // Run the chip's entry.  False when the chip has no such entry or says
@@ -126,6 +135,7 @@ class Call {
   fl_status submit(fl_status (*entry)(const fl_launch*, const Args*), const Args& args,
                    const fl_tensor* const* tensors, int count) {
     fl_launch launch = make_launch(op_, stream_, tensors, count);
+    launch.flags |= flags_;
     if (C10_UNLIKELY(at::globalContext().deterministicAlgorithms())) launch.flags |= FL_LAUNCH_DETERMINISTIC;
     LaunchScope scope(stream_);
     return entry(&launch, &args);
@@ -135,6 +145,7 @@ class Call {
   Op& op_;
   c10::Device device_;
   Stream& stream_;
+  uint32_t flags_ = 0;
   bool counted_ = false;
 };
 

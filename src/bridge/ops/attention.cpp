@@ -86,6 +86,7 @@ Forward forward(const Tensor& q, const Tensor& k, const Tensor& v, const std::op
   fl_attention_args args{call.view(q),       call.view(k),   call.view(v),
                          call.view(out),     call.view(lse), bias.pointer,
                          scale_of(q, scale), is_causal,      0};
+  call.is_product(at::Float32Op::MATMUL);
   if (!call.native(call.chip().op.attention, args, {&args.q, &args.k, &args.v}))
     throw_refused(call, "attention", q.scalar_type());
   Tensor none;
@@ -130,6 +131,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> backward(const Tensor& grad, const Te
                                   scale_of(q, scale),
                                   is_causal,
                                   0};
+  call.is_product(at::Float32Op::MATMUL);
   if (!call.native(call.chip().op.attention_backward, args, {&args.q, &args.k, &args.v}))
     throw_refused(call, "attention's backward", q.scalar_type());
   return {wanted[0] ? grad_q : Tensor(), wanted[1] ? grad_k : Tensor(), wanted[2] ? grad_v : Tensor(),

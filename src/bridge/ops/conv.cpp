@@ -101,6 +101,7 @@ bool convolve(Call& call, int kind, const Tensor& x, const Tensor& w, const Tens
   }
   args.groups = static_cast<int32_t>(g.groups);
   args.kind = kind;
+  call.is_product(at::Float32Op::CONV);
   return call.native(call.chip().op.conv, args, {&args.x, &args.w, &args.y});
 }
 
@@ -177,6 +178,8 @@ void run(Call& call, int kind, const Tensor& x, const Tensor& w, const Tensor& y
          const Geometry& g) {
   if (convolve(call, kind, x, w, y, bias, g)) return;
   call.composed();
+  std::optional<at::NoTF32Guard> exact;
+  if (product_precision(at::Float32Op::CONV) != at::Float32Precision::TF32) exact.emplace();
   if (kind == FL_CONV_FORWARD) {
     composed_forward(x, w, y, g);
     at::DimVector shape(y.dim(), 1);

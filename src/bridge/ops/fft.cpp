@@ -91,6 +91,7 @@ bool transform_dim(Call& call, const Tensor& in, const Tensor& out, int64_t dim,
   ScalarType real = c10::toRealValueType(in.scalar_type());
   if (!call.claims(FL_ENTRY_GEMM, FL_ANY, to_dtype(real))) return false;
   call.composed();
+  at::NoTF32Guard exact;
   Tensor moved = at::view_as_real(in).movedim(dim, -2);
   Tensor result = pairs_transform(moved.reshape({-1, in.size(dim), 2}), inverse).view(moved.sizes());
   at::view_as_real(out).copy_((scale == 1 ? result : result * scale).movedim(-2, dim));

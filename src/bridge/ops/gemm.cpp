@@ -16,6 +16,15 @@ Tensor gemm_operand(const Tensor& t) {
   return n < 2 || unit(n - 1) || unit(n - 2) ? plain : plain.contiguous();
 }
 
+at::Float32Precision product_precision(at::Float32Op of) {
+  auto allowed = [](at::Float32Op op) {
+    return at::globalContext().float32Precision(at::Float32Backend::CUDA, op) == at::Float32Precision::TF32;
+  };
+  const bool reduced = !at::NoTF32Guard::should_disable_tf32() && allowed(at::Float32Op::MATMUL) &&
+                       (of == at::Float32Op::MATMUL || allowed(of));
+  return reduced ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
+}
+
 namespace {
 
 // [B, M, N] over a matrix, a batch of them, or a vector made a row or a column.
@@ -95,6 +104,7 @@ bool multiply(Call& call, const Tensor& a, const Tensor& b, const Tensor& out, c
                     nullptr,
                     nullptr,
                     nullptr};
+  call.is_product(at::Float32Op::MATMUL);
   if (!call.native(call.chip().op.gemm, args, {&ma.view, &mb.view, &mo.view})) return false;
   if (!to.is_same(out)) const_cast<Tensor&>(out).copy_(to);
   return true;
@@ -269,6 +279,7 @@ Tensor mv(const Tensor& a, const Tensor& vector) {
   uint8_t type = to_register(a.scalar_type());
   fl_gemm_args args{ma.view, mb.view, mo.view, nullptr, to_scalar(kOne, type), to_scalar(kZero, type),
                     nullptr, nullptr, nullptr};
+  call.is_product(at::Float32Op::MATMUL);
   if (call.native(call.chip().op.gemm, args, {&ma.view, &mb.view, &mo.view})) return out;
   return at::native::mv(a, vector);
 }

@@ -71,6 +71,7 @@ Tensor invert_blocks(const Tensor& a, int64_t size, bool unit) {
 
 // X with a·X = b, in columns; a [B, n, n] triangular, b [B, n, m].
 Tensor solve(const Tensor& a, const Tensor& b, bool upper, bool unit) {
+  at::NoTF32Guard exact;
   const int64_t n = a.size(1);
   int64_t size = 1;
   while (size < n && size < kBlock) size *= 2;
@@ -223,6 +224,7 @@ void eliminate(Call& call, const Tensor& panel, const Tensor& swaps) {
 // a [B, m, n] becomes L and U, by panels; pivots [B, min(m, n)], if defined, gets the row exchanges, from 1
 // on.
 void lu_factor(Call& call, const Tensor& a, const Tensor& pivots) {
+  at::NoTF32Guard exact;
   const int64_t m = a.size(1), n = a.size(2), k = std::min(m, n);
   for (int64_t first = 0; first < k; first += kBlock) {
     const int64_t width = std::min(kBlock, k - first), height = m - first, behind = first + width;
@@ -266,6 +268,7 @@ void lu_factor_kernel(const Tensor& input, const Tensor& pivots, const Tensor& i
 // The lower factor of a [B, n, n], of which the lower triangle is read: by panels, the columns
 // of a panel one after the other.
 Tensor cholesky_factor(Call& call, const Tensor& a) {
+  at::NoTF32Guard exact;
   static Programs programs;
   const int64_t n = a.size(1);
   const uint8_t memory = dtype_of(a);
@@ -348,6 +351,7 @@ Tensor& reflectors_kernel(Tensor& result, const Tensor& tau) {
   const int64_t m = result.size(-2), n = result.size(-1), k = tau.size(-1);
   Tensor identity = at::eye(m, n, result.options());
   if (k == 0) return result.copy_(identity.expand(result.sizes()));
+  at::NoTF32Guard exact;
   Tensor v = batch_of(result).narrow(2, 0, k).tril(-1) + at::eye(m, k, result.options());
   Tensor factors = tau.reshape({-1, k, 1}), vh = conjugate_transpose(v);
   Tensor above = at::matmul(vh, v).triu(1) * factors;
