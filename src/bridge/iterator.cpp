@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "bridge/by_number.h"
 #include "bridge/ops/programs.h"
 #include "program/lower.h"
 
@@ -39,19 +40,20 @@ void keep_program(IteratorOp& op, uint64_t key, const fl_program* program) {
   std::atomic_ref<ProgramCache*>(op.cache).store(entry, std::memory_order_release);
 }
 
-// Operand dtypes, which inputs are numbers, and the common type, in 64 bits.
-// bits: 5 an operand (at most 8), 8 for the mask, 5 for the common dtype.
-uint64_t make_key(const at::TensorIteratorBase& iter, unsigned number_mask, ScalarType common) {
-  uint64_t key = to_dtype(common);
+// Operand dtypes, which inputs are numbers, which keep their digits, and the common type, in 64 bits.
+// bits: 5 an operand (at most 8), 8 for the mask, 5 for the common dtype, 2 for `kept`.
+uint64_t make_key(const at::TensorIteratorBase& iter, unsigned number_mask, unsigned kept,
+                  ScalarType common) {
+  uint64_t key = kept << 5 | to_dtype(common);
   for (int i = 0; i < iter.ntensors(); ++i) key = key << 5 | to_dtype(iter.dtype(i));
   return key << 8 | number_mask;
 }
 
 // Does an operand lose digits on its way to the common half dtype?  Registers hold F32, so that
-// LOAD alone would keep them: 2049 as F16 is 2048, and compares as that.
-bool is_rounded(ScalarType from, ScalarType common) {
-  return at::isReducedFloatingType(common) && from != common && from != at::kBool && from != at::kChar &&
-         from != at::kByte;
+// LOAD alone would keep them: 2049 as F16 is 2048, and compares as that.  `kept`: bits of the inputs that do.
+bool is_rounded(unsigned kept, int input, ScalarType from, ScalarType common) {
+  return !(kept >> input & 1) && at::isReducedFloatingType(common) && from != common && from != at::kBool &&
+         from != at::kChar && from != at::kByte;
 }
 
 ScalarType common_type(const IteratorOp& op, const at::TensorIteratorBase& iter) {
@@ -61,7 +63,7 @@ ScalarType common_type(const IteratorOp& op, const at::TensorIteratorBase& iter)
 }
 
 const fl_program* make_program(IteratorOp& op, const at::TensorIteratorBase& iter, unsigned number_mask,
-                               ScalarType common, int n_scalars) {
+                               unsigned kept, ScalarType common, int n_scalars) {
   uint8_t type = to_register(common);
   if (type == FL_NONE) return nullptr;
   Builder b;
@@ -69,7 +71,7 @@ const fl_program* make_program(IteratorOp& op, const at::TensorIteratorBase& ite
   int inputs = 0, scalars = 0;
   for (int i = 0; i < iter.ninputs(); ++i) {
     ScalarType dtype = iter.input_dtype(i);
-    uint8_t memory = to_dtype(is_rounded(dtype, common) ? common : dtype);
+    uint8_t memory = to_dtype(is_rounded(kept, i, dtype, common) ? common : dtype);
     if (memory == FL_NONE || register_type(memory) == FL_NONE) return nullptr;
     in[i] = number_mask >> i & 1 ? b.scalar(scalars++, type) : b.load(inputs++, memory, type);
     // A 0-d int16 beside a uint8 tensor is a uint8: -8 is 248.
@@ -186,7 +188,7 @@ bool rounds_on_the_way(const IteratorOp& op, const at::TensorIteratorBase& iter)
 }
 
 bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars,
-                            int n_scalars) {
+                            int n_scalars, unsigned kept = 0) {
   c10::Device device = iter.device(0);
   if (C10_UNLIKELY(rounds_on_the_way(op, iter)) && iter.numel() != 0) {
     Tensor half = empty_on(device, iter.tensor(0).sizes(), {}, *iter.maybe_common_dtype());
@@ -195,7 +197,7 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
     config.allow_cpu_scalars(true).promote_inputs_to_common_dtype(true).add_output(half);
     for (int i = 0; i < iter.ninputs(); ++i) config.add_const_input(iter.tensor(iter.noutputs() + i));
     at::TensorIterator inner = config.build();
-    if (!run_iterator_unguarded(op, inner, scalars, n_scalars)) return false;
+    if (!run_iterator_unguarded(op, inner, scalars, n_scalars, kept)) return false;
     copy_on_device(op.op, iter.tensor(0), half);
     return true;
   }
@@ -209,11 +211,11 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
   if (iter.ntensors() > 8 || iter.noutputs() != 1) return false;
   Call call(op.op, device);
   ScalarType common = common_type(op, iter);
-  uint64_t key = make_key(iter, number_mask, common);
+  uint64_t key = make_key(iter, number_mask, kept, common);
   const fl_program* program = find_program(op, key);
   if (C10_UNLIKELY(!program)) {
     try {
-      program = make_program(op, iter, number_mask, common, n_scalars);
+      program = make_program(op, iter, number_mask, kept, common, n_scalars);
     } catch (const Error&) {
       return false;  // PyTorch's own kernel then says what it takes
     }
@@ -232,7 +234,7 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
     for (int64_t k = 0, n = iter.shape()[slowest]; k < n; ++k) {
       std::unique_ptr<at::TensorIterator> slice = std::make_unique<at::TensorIterator>(iter);
       slice->narrow(slowest, k, 1);
-      if (!run_iterator_unguarded(op, *slice, scalars, n_scalars)) return false;
+      if (!run_iterator_unguarded(op, *slice, scalars, n_scalars, kept)) return false;
     }
     return true;
   }
@@ -248,7 +250,7 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
       numbers[n++] = number_of(iter, operand, common, type);
       continue;
     }
-    if (C10_UNLIKELY(is_rounded(iter.dtype(operand), common)))
+    if (C10_UNLIKELY(is_rounded(kept, i, iter.dtype(operand), common)))
       copies[i] = rounded(op.op, iter, operand, common, views.tensors[operand], views.strides[operand]);
     inputs[n_inputs++] = views.tensors[operand];
   }
@@ -277,6 +279,19 @@ bool run_iterator_unguarded(IteratorOp& op, at::TensorIteratorBase& iter, const 
 
 bool run_iterator(IteratorOp& op, at::TensorIteratorBase& iter, const at::Scalar* scalars, int n_scalars) {
   return guarded([&] { return run_iterator_unguarded(op, iter, scalars, n_scalars); });
+}
+
+bool run_by_number(IteratorOp& op, IteratorOp& half_op, at::TensorIteratorBase& iter) {
+  if (!at::isReducedFloatingType(iter.common_dtype())) return run_iterator(op, iter);
+  // What is expanded and of another dtype was several numbers when it was rounded.
+  bool one = iter.is_scalar(2) && (iter.dtype(2) == iter.common_dtype() || iter.tensor_base(2).numel() == 1);
+  if (!one) return run_iterator(half_op, iter);
+  if (!iter.is_cpu_scalar(2))
+    return guarded([&] { return run_iterator_unguarded(op, iter, nullptr, 0, /*kept=*/1u << 1); });
+  at::Scalar number = iter.original_scalar_value<float>(2);
+  at::TensorIterator unary(iter);
+  unary.remove_operand(2);
+  return run_iterator(op, unary, &number, 1);
 }
 
 Tensor empty_as_asked(const at::TensorOptions& options, IntArrayRef sizes, IntArrayRef strides) {

@@ -16,6 +16,7 @@
 
 #include "bridge/devices.h"
 #include "bridge/alpha.h"
+#include "bridge/by_number.h"
 #include "bridge/iterator.h"
 
 namespace fl::bridge {
@@ -44,16 +45,6 @@ static Expr log_add_complex(Expr a, Expr c) {
       select(infinite, select(ra < 0, low, log(exp(low) + exp(high))), log1p(exp(low - high)) + high);
   double nan = std::numeric_limits<double>::quiet_NaN();
   return select(is_nan(a) | is_nan(c), apply(FL_OP_COMPLEX, a.like(nan), a.like(nan)), value);
-}
-
-// PyTorch multiplies or divides a half by a number in float32, without rounding the number to a half.
-static bool run_by_number(IteratorOp& op, IteratorOp& half_op, at::TensorIteratorBase& iter) {
-  if (!at::isReducedFloatingType(iter.common_dtype())) return run_iterator(op, iter);
-  if (!iter.is_cpu_scalar(2)) return run_iterator(half_op, iter);
-  at::Scalar number = iter.original_scalar_value<float>(2);
-  at::TensorIterator unary(iter);
-  unary.remove_operand(2);
-  return run_iterator(op, unary, &number, 1);
 }
 
 // x rounded to fewer bits: T. J. Dekker's way of splitting a number.

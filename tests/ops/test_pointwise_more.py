@@ -79,6 +79,40 @@ def test_halves_by_numbers(dtype, number):
         check(torch.logit, x, 1e-3, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("other", [torch.float32, torch.float64, torch.int64])
+def test_halves_by_one_number_on_the_device(dtype, other):
+    """One number keeps its digits, as on the CPU; several are rounded to the half, and so is a first operand."""
+    x = torch.cat([wild(dtype), torch.arange(-40, 40, 0.375).to(dtype)])
+    modes = (
+        torch.mul,
+        torch.div,
+        lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+        lambda a, b: torch.div(a, b, rounding_mode="floor"),
+        torch.floor_divide,
+        lambda a, b: a.clone().mul_(b),
+    )
+    with no_fallback():
+        for value in (0.3, -2.6001, 70001):
+            number = torch.tensor(value).to(other)
+            if not number:
+                continue
+            for f in modes:
+                check(f, x, number, rtol=0, atol=0)
+                check(f, x[4], number, rtol=0, atol=0)
+                if other == torch.int64:
+                    check(f, x, number.view(1), rtol=0, atol=0)
+                    check(f, x[:6], number.expand(6), rtol=0, atol=0)
+            check(torch.mul, number, x[14:15], rtol=0, atol=0)
+            check(torch.mul, number, x, rtol=0, atol=0)
+        for f in modes:
+            check(f, x, x[20:21], rtol=0, atol=0)
+    scale = torch.tensor(65536.0, device=DEVICE)
+    assert torch.equal(
+        (torch.full((3,), 0.5, device=DEVICE, dtype=dtype) * scale).cpu().float(), torch.full((3,), 32768.0)
+    )
+
+
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_logaddexp_of_complex(dtype):
     values = [
