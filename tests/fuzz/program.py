@@ -240,9 +240,22 @@ class Pair:
                 raise Difference(number, str(error)) from None
             except RuntimeError as error:  # a fault of the device that shows here
                 raise Difference(number, f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+        if len({self.cpu[n].dtype for n in step.uses}) > 1:
+            for name in step.makes:
+                self.lay_out(name)
         if step.kind != "exact":
             for name in names:
                 self.take(name)
+
+    def lay_out(self, name: str) -> None:
+        """The CPU's tensor takes the device's strides.
+
+        Of operands of several dtypes the CPU makes converted copies, contiguous where an operand has gaps or is
+        expanded, and the result takes the copies' order; the device converts as it reads, as CUDA does.
+        """
+        cpu, ours = self.cpu[name], self.device[name]
+        if not cpu._is_view() and ours.stride() != cpu.stride():
+            self.cpu[name] = torch.empty_strided(cpu.shape, ours.stride(), dtype=cpu.dtype).copy_(cpu)
 
     def take(self, name: str) -> None:
         """The CPU's tensor takes the device's values, whole storage: views of it follow."""
