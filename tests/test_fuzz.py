@@ -1,5 +1,6 @@
 """The fuzzer itself: that its programs are the same each time, and that it finds, shrinks and writes down a fault."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -111,3 +112,12 @@ def test_a_fault_of_the_fuzzer_is_named():
         raise KeyError("no such maker")
 
     assert run.child(broken, 1, 60) == (17, "the fuzzer itself fails: KeyError: 'no such maker'")
+
+
+def test_a_crash_of_the_cpu_does_not_end_the_fuzzer(monkeypatch, tmp_path, capfd):
+    monkeypatch.setattr(catalogue, "generate", lambda seed, devices: os.abort())
+    assert run.report(23, 1, "ends the process: signal SIGABRT", tmp_path) is None
+    assert (
+        "the program of seed 23 ends the process: signal SIGABRT while it is made" in capfd.readouterr().out
+    )
+    assert not list(tmp_path.iterdir())

@@ -154,8 +154,12 @@ def generated(seed: int, devices: int) -> Program:
     return result
 
 
-def report(seed: int, devices: int, text: str, out: Path) -> Path:
-    program = generated(seed, devices)
+def report(seed: int, devices: int, text: str, out: Path) -> Path | None:
+    try:
+        program = generated(seed, devices)
+    except RuntimeError as error:  # the CPU's own fault: there is no program to shrink
+        print(f"{error} ({devices} device(s))", flush=True)
+        return None
     first = failure_of(program)
     if first is not None:
         program = shrink(

@@ -6,6 +6,8 @@ import torch
 from generator import FLOATS, INTEGERS, has_dims, is_bool, is_float, is_real, writable
 from makers import maker
 
+from .elementwise import no_negative_zero
+
 IN_PLACE_UNARY = "neg_ abs_ relu_ zero_ floor_ sigmoid_ tanh_ square_".split()
 
 
@@ -166,6 +168,14 @@ def more_views(g):
     size = t.shape[d]
     sizes = [s for s in range(1, size + 1) if size % s == 0] or [1]
     part = rng.choice(sizes)
+    if t.dtype.itemsize == 1 and t.dtype != torch.bool:
+        as_bytes = f"{a}.view(torch.int8)"
+    elif t.isnan().any():  # its bits are anyone's: several of the CPU's operators make one NaN of all
+        as_bytes = f"{a}.view({t.dtype})"
+    else:
+        # A copy of booleans, too: written through the view they would be neither true nor false.
+        whole = a if t.dtype == torch.bool else no_negative_zero(a)
+        as_bytes = f"{whole}.clone(memory_format=torch.contiguous_format).view(torch.int8)"
     choices = [
         f"{a}.unflatten({d}, ({part}, {size // part}))",
         f"torch.tensor_split({a}, 3, dim={d})[{rng.randrange(3)}]",
@@ -175,10 +185,7 @@ def more_views(g):
         f"{a}.broadcast_to({[3, 1, *t.shape]})",
         f"{a}[..., None].squeeze(-1)",
         f"{a}.view({t.dtype})",
-        # A copy of booleans, too: written through the view they would be neither true nor false.
-        f"{a}.clone(memory_format=torch.contiguous_format).view(torch.int8)"
-        if t.dtype.itemsize > 1 or t.dtype == torch.bool
-        else f"{a}.view(torch.int8)",
+        as_bytes,
         f"{a}.contiguous().as_strided({[max(1, size // 2), 2]}, (1, 1))"
         if t.numel() > size // 2 + 2
         else f"{a}.T",

@@ -71,11 +71,13 @@ def convolutions(g):
     groups = rng.choice([n for n in (1, 1, 2, channels) if channels % n == 0])
     out = groups * rng.randrange(1, 4)
     kernel = [rng.randrange(1, 4) for _ in range(rank)]
-    more = f"stride={rng.randrange(1, 3)}, padding={rng.randrange(3)}, dilation={rng.randrange(1, 3)}, groups={groups}"
+    # PyTorch's CPU crashes on a row of one element with kernel 1, stride 2, padding 1 and dilation 2.
+    dilation = 1 if kernel == [1] else rng.randrange(1, 3)
+    more = f"stride={rng.randrange(1, 3)}, padding={rng.randrange(3)}, dilation={dilation}, groups={groups}"
     if rng.random() < 0.3:
         weight = inline(g, (channels, out // groups, *kernel), a)
         # Without padding: whether an output may be empty, the CPU's kernels of float32 and float64 disagree.
-        more = f"stride={rng.randrange(1, 3)}, groups={groups}, dilation={rng.randrange(1, 3)}"
+        more = f"stride={rng.randrange(1, 3)}, groups={groups}, dilation={dilation}"
         text = f"F.conv_transpose{rank}d({a}, {weight}, {inline(g, (out,), a)}, {more})"
     else:
         text = f"F.conv{rank}d({a}, {inline(g, (out, channels // groups, *kernel), a)}, {inline(g, (out,), a)}, {more})"
