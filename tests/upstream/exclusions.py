@@ -209,6 +209,11 @@ EXCLUSIONS: list[tuple[str, str, str]] = [
     ),
     (
         r"test_linalg\.py",
+        r".*test_pinverse_fl_float32",
+        "one of its random matrices has a condition number of 35000: of it the CPU misses the bound by more",
+    ),
+    (
+        r"test_linalg\.py",
         r".*test_addr_float_and_complex_fl_float16",
         "rounded to half once; numpy and the CPU round each step, and are twice as far from float64",
     ),
