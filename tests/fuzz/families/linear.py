@@ -130,9 +130,10 @@ def attention(g):
     keys = g.rng.randrange(1, 7)
     k, v = inline(g, (*lead, keys, width), a), inline(g, (*lead, keys, 3), a)
     mask = g.rng.choice(("", ", is_causal=True", f", attn_mask={inline(g, (steps, keys), a)}", ", scale=0.3"))
-    # contiguous: elsewhere than on the CPU results lie in memory as the queries do
+    # Elsewhere than on the CPU results lie in memory as the queries do, to the strides of dimensions of size 1.
+    queries = f"{a}.clone(memory_format=torch.contiguous_format)"
     return g.add(
-        f"F.scaled_dot_product_attention({a}.contiguous(), {k}, {v}{mask})",
+        f"F.scaled_dot_product_attention({queries}, {k}, {v}{mask})",
         a,
         kind="accumulated",
         terms=4096 * width * keys,
