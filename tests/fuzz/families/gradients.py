@@ -6,7 +6,7 @@ import torch
 from generator import filled, finite, index_line
 from makers import maker
 
-from .linear import inline
+from .linear import inline, not_long
 
 
 @maker(5)
@@ -60,8 +60,11 @@ def more_gradients(g):
         bodies += [f"F.cross_entropy(x, {index_line(g, c, n, device)})", f"F.nll_loss(x, {index_line(g, c, n, device)})", "torch.cdist(x, x * 2)",
                    f"F.embedding({index_line(g, n, 5, device)}, x)", f"F.embedding_bag({index_line(g, n, 6, device)}.view(2, 3), x)",
                    f"F.linear(x, {inline(g, (3, c), a)})", f"torch.addmm({inline(g, (n, 3), a)}, x, {inline(g, (c, 3), a)})",
-                   "F.cosine_similarity(x, x.flip(0) + 1)", "torch.linalg.inv(x.mT.tanh() @ x.tanh() + 9 * torch.eye(x.shape[1], dtype=x.dtype, device=x.device))",
+                   "F.cosine_similarity(x, x.flip(0) + 1)",
                    "F.multi_margin_loss(x, torch.zeros(x.shape[0], dtype=torch.int64, device=x.device))"] * 2  # fmt: skip
+        if not_long(t):
+            matrix = "x.mT.tanh() @ x.tanh() + 9 * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)"
+            bodies += [f"torch.linalg.inv({matrix})"] * 2
     if t.dim() == 3:
         bodies += [
             "F.scaled_dot_product_attention(x, x, x)",
