@@ -22,6 +22,8 @@ VENV := .venv-$(TORCH)
 BUILD := build-$(TORCH)
 endif
 BIN := $(VENV)/bin
+# Where the tests find the C++ ones, the kit and the template chip.
+export FL_BUILD_DIR := $(CURDIR)/$(BUILD)
 
 SOURCES := $(shell find src chips/sim include kit CMakeLists.txt pyproject.toml README.md -type f) \
            $(shell find torch_fl -name '*.py')

@@ -74,7 +74,7 @@ def test_run_ends_with_a_summary(tmp_path):
     path.write_text(
         "import torch, atexit, threading, time\n"
         "x = torch.ones(1 << 20, device='fl')\n"
-        "for _ in range(30): x = x * 1.0001\n"
+        "for _ in range(300): x = x * 1.0001\n"
         "torch.linalg.svdvals(torch.eye(3, device='fl'))\n"
         "atexit.register(print, 'handler')\n"
         "threading.Thread(target=lambda: (time.sleep(0.3), print('thread', x.numel()))).start()\n"
