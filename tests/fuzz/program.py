@@ -181,7 +181,7 @@ def largest_of(tensors) -> float:
             size = x.detach().abs().double()
             size = size[size.isfinite()]
             found *= max(1.0, float(size.max()) if size.numel() else 1.0)
-    return min(found * found, LARGEST)
+    return min(found * found, max(found, LARGEST))
 
 
 class Pair:
