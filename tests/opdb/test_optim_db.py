@@ -37,6 +37,8 @@ def trained(info, kwargs, device):
     def closure():
         optimizer.zero_grad()
         loss = ((model(x) - y) ** 2).mean()
+        if kwargs.get("maximize"):  # of what has a maximum: L-BFGS's steps upwards grow until rounding decides
+            loss = -loss
         loss.backward()
         return loss
 
