@@ -93,6 +93,26 @@ def test_instance_norm_and_legit():
         )
 
 
+@pytest.mark.parametrize(
+    "shape, strides",
+    [
+        ((1, 5, 3, 3), (1, 1, 15, 5)),
+        ((1, 5, 3, 3), (45, 1, 15, 5)),
+        ((2, 1, 4, 4), (16, 1, 4, 1)),
+        ((2, 5, 1, 3), (15, 1, 1, 5)),
+        ((1, 5, 2, 2, 2), (1, 1, 20, 10, 5)),
+    ],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_keeps_the_order_whatever_dimensions_of_size_1_say(shape, strides, training):
+    def f(x):
+        statistics = (x.new_zeros(shape[1]), x.new_ones(shape[1]))
+        return F.batch_norm(x.as_strided(shape, strides), *statistics, training=training)
+
+    with no_fallback():
+        check(f, torch.randn(40 * 3), strides=True)
+
+
 def test_batch_norm_empty():
     check(lambda x: F.batch_norm(x, None, None, training=True), tensor(0, 5, 4, 4))
 

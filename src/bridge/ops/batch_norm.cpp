@@ -21,6 +21,13 @@ bool collapses(const Tensor& x) {
     if (x.size(d) != 1 && x.stride(d) != x.stride(d + 1) * x.size(d + 1)) return false;
   return true;
 }
+// As on PyTorch's CPU, strides of dimensions of size 1, which suggest_memory_format() reads, decide nothing.
+at::MemoryFormat format_of(const Tensor& x) {
+  for (auto format :
+       {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d})
+    if (x.is_contiguous(format)) return format;
+  return x.suggest_memory_format();
+}
 Tensor collapsible(const Tensor& x) { return collapses(x) ? x : x.contiguous(x.suggest_memory_format()); }
 void planes(const Call& call, const Tensor& x, Planes& p) {
   p.sizes[0] = x.size(0), p.sizes[1] = x.size(1), p.sizes[2] = 1;
@@ -102,7 +109,7 @@ Result run(Op& op, const Tensor& x_in, const std::optional<Tensor>& weight_in,
   check_channels(x_in, given(bias_in), "bias");
   Tensor x = collapsible(x_in);
   Result out;
-  out.y = at::empty(x.sizes(), x.options().memory_format(x.suggest_memory_format()));
+  out.y = at::empty(x.sizes(), x.options().memory_format(format_of(x)));
   int64_t channels = x.size(1), count = channels ? x.numel() / channels : 0;
   ScalarType statistics = statistics_type(x);
   out.mean = empty_like(x, {training ? channels : 0}, statistics);
