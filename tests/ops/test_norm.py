@@ -99,6 +99,7 @@ def test_instance_norm_and_legit():
         ((1, 5, 3, 3), (1, 1, 15, 5)),
         ((1, 5, 3, 3), (45, 1, 15, 5)),
         ((2, 1, 4, 4), (16, 1, 4, 1)),
+        ((2, 1, 3, 4), (48, 1, 8, 1)),
         ((2, 5, 1, 3), (15, 1, 1, 5)),
         ((1, 5, 2, 2, 2), (1, 1, 20, 10, 5)),
     ],
@@ -164,12 +165,13 @@ def test_group_norm(dtype, groups):
         )
 
 
+@pytest.mark.parametrize("channels", [6, 1])
 @pytest.mark.parametrize("format", [torch.channels_last, torch.channels_last_3d])
-def test_group_norm_keeps_channels_last(format):
-    x = tensor(2, 6, 4, 5) if format is torch.channels_last else tensor(2, 6, 3, 4, 5)
+def test_group_norm_keeps_channels_last(format, channels):
+    x = tensor(2, channels, 4, 5) if format is torch.channels_last else tensor(2, channels, 3, 4, 5)
     with no_fallback():
         check(
-            lambda x: F.group_norm(x, 3),
+            lambda x: F.group_norm(x, min(3, channels)),
             x.contiguous(memory_format=format).requires_grad_(),
             grad=True,
             strides=True,

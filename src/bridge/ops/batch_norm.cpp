@@ -109,7 +109,7 @@ Result run(Op& op, const Tensor& x_in, const std::optional<Tensor>& weight_in,
   check_channels(x_in, given(bias_in), "bias");
   Tensor x = collapsible(x_in);
   Result out;
-  out.y = at::empty(x.sizes(), x.options().memory_format(format_of(x)));
+  out.y = at::empty(x.sizes(), x.options().memory_format(format_of(x_in)));
   int64_t channels = x.size(1), count = channels ? x.numel() / channels : 0;
   ScalarType statistics = statistics_type(x);
   out.mean = empty_like(x, {training ? channels : 0}, statistics);

@@ -240,7 +240,11 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(
 // Computed in one layout; channels-last comes back as channels-last, as on the CPU.
 Tensor in_format_of(const Tensor& x, const Tensor& y) {
   const auto format = x.suggest_memory_format();
-  return !y.defined() || format == at::MemoryFormat::Contiguous ? y : y.contiguous(format);
+  if (!y.defined() || format == at::MemoryFormat::Contiguous) return y;
+  Tensor result = y.contiguous(format);
+  // Contiguous in both: the strides of dimensions of size 1 are as the format has them.
+  if (result.is_same(y)) result.unsafeGetTensorImpl()->empty_tensor_restride(format);
+  return result;
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& x, const std::optional<Tensor>& weight,
