@@ -463,6 +463,18 @@ def test_isin(dtype):
         check(torch.isin, x[0, 0], x[0])
 
 
+@pytest.mark.parametrize("n", [1, 3, 16, 17, 40])
+def test_isin_rounds_no_element_to_the_type_of_the_others(n):
+    """PyTorch's CPU takes 256 as an int8, 0, where one element is sought among fewer than ten, and CUDA never."""
+    with no_fallback():
+        for element, others in ((256, torch.int8), (1 + 1e-9, torch.float32), (2**40 + 3, torch.int32)):
+            element = torch.tensor(element, dtype=torch.float64 if others.is_floating_point else torch.int64)
+            among = element.to(others).repeat(n)
+            assert not torch.isin(element.to(DEVICE), among.to(DEVICE)).item()
+            assert torch.isin(element.to(DEVICE), among.to(DEVICE), invert=True).item()
+            assert torch.isin(among.to(DEVICE), among[0].to(DEVICE)).all()
+
+
 def test_repeat_interleave():
     with no_fallback():
         for dtype in (torch.int64, torch.int32):

@@ -94,7 +94,11 @@ bool isin_into(Call& call, const Tensor& elements, const Tensor& test, bool inve
     fill_step(out, invert);
     return true;
   }
-  ScalarType common = at::result_type(elements, test);
+  // A 0-d tensor counts as any other, as on CUDA: 256 is not among int8 because 0 is.
+  const auto wrapped = [](const Tensor& t) { return t.unsafeGetTensorImpl()->is_wrapped_number(); };
+  ScalarType common = wrapped(elements) || wrapped(test)
+                          ? at::result_type(elements, test)
+                          : at::promote_types(elements.scalar_type(), test.scalar_type());
   Tensor x = elements.to(common), candidates = test.to(common).reshape({-1});
   const uint8_t dtype = to_dtype(common);
   if (to_register(common) == FL_NONE) return false;

@@ -30,7 +30,8 @@ INTEGER_BINARY = (
     "torch.bitwise_right_shift({a}, {b} % 5)",
     "torch.pow({a} % 5, ({b} % 4).abs())",
     "torch.clamp({a}, max={b})",
-    "torch.isin({a}.contiguous(), {b}.contiguous())",  # the CPU views what it cannot
+    # The CPU views what it cannot, and rounds a 0-d operand to the other's dtype.
+    "torch.isin({a}.contiguous().view(-1), {b}.contiguous().view(-1))",
     "torch.heaviside({a}, {b})",
 )
 SPECIAL = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from generator import filled, finite, is_float, is_number, is_real
 from makers import maker
 
@@ -114,8 +115,9 @@ def sparse(g):
         f"{thin}.to_sparse().transpose(0, 1).coalesce().to_dense()",
         f"{thin}.to_sparse(1).to_dense()",
         f"{thin}.to_sparse().index_select(0, torch.tensor([0, 0], device=dev({g.device_of[a]}))).to_dense()",
-        f"torch.sparse.sum({thin}.to_sparse(), 0).to_dense()",
     ]
+    if g.tensor(a).dtype not in (torch.float16, torch.bfloat16):  # the CPU adds rows in the half, and stops where that does
+        choices.append(f"torch.sparse.sum({thin}.to_sparse(), 0).to_dense()")
     if is_float(g.tensor(a)):
         choices += [f"{thin}.to_sparse() @ {b}", f"{thin}.to_sparse_csr() @ {b}", f"torch.sparse.mm({thin}.to_sparse(), {b})",
                     f"torch.sparse.softmax({thin}.to_sparse(), 1).to_dense()", f"{thin}.to_sparse_csc().to_dense()"]  # fmt: skip
