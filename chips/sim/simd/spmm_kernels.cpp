@@ -73,8 +73,12 @@ T read_scalar(const fl_scalar& s) {
   else return narrow<T>(Computed<T>(s.v.f));
 }
 
+// Whether values have weights, where that is known when it is compiled: only sums are made for both, others
+// ask.
+enum class Weights : uint8_t { none, all, maybe };
+
 // One row's results `i` … i + N × lanes - 1.  The accumulators stay in registers: loops over N are unrolled.
-template <class T, int mode, bool weighted, bool contiguous, class X, int N>
+template <class T, int mode, Weights weights, bool contiguous, class X, int N>
 SIM_INLINE void block(const SpmmRows& r, int64_t begin, int64_t end, int64_t i, char* out) {
   using A = Computed<T>;
   constexpr int L = sizeof(X) / sizeof(A);
@@ -92,14 +96,15 @@ SIM_INLINE void block(const SpmmRows& r, int64_t begin, int64_t end, int64_t i, 
       } else if constexpr (contiguous && !is_half<T>) {
         std::memcpy(to + u, p + u * sizeof(X), sizeof(X));
       } else {
+        static_assert(contiguous);  // others have no vectors
         A a[L];
-        if constexpr (contiguous) to_floats(reinterpret_cast<const T*>(p) + u * L, a, L);
-        else
-          for (int k = 0; k < L; ++k) a[k] = widen(take<T>(p + (u * L + k) * step));
+        to_floats(reinterpret_cast<const T*>(p) + u * L, a, L);
         std::memcpy(to + u, a, sizeof(X));
       }
-      if constexpr (weighted && L > 1) to[u] = times<A>(to[u], splat<A>(values[j]));
-      if constexpr (weighted && L == 1) to[u] = times<A>(to[u], values[j]);
+      if (weights == Weights::all || (weights == Weights::maybe && values)) {
+        if constexpr (L > 1) to[u] = times<A>(to[u], splat<A>(values[j]));
+        else to[u] = times<A>(to[u], values[j]);
+      }
     }
   };
   X sum[N] = {}, x[N];
@@ -127,12 +132,12 @@ SIM_INLINE void block(const SpmmRows& r, int64_t begin, int64_t end, int64_t i, 
       if (r.mean) sum[u] = divided<A>(sum[u], end - begin);
     if constexpr (contiguous && !is_half<T>) {
       std::memcpy(out + u * sizeof(X), sum + u, sizeof(X));
-    } else {
+    } else if constexpr (L > 1) {
       A a[L];
       std::memcpy(a, sum + u, sizeof(X));
-      if constexpr (contiguous) from_floats(a, reinterpret_cast<T*>(out) + u * L, L);
-      else
-        for (int k = 0; k < L; ++k) put(out + (u * L + k) * out_step, narrow<T>(a[k]));
+      from_floats(a, reinterpret_cast<T*>(out) + u * L, L);
+    } else {
+      put(out + u * out_step, narrow<T>(sum[u]));
     }
   }
 }
@@ -175,10 +180,10 @@ struct Accumulators<A, true> {
   static constexpr int count = 4;
 };
 
-template <class T, int mode, bool weighted, bool contiguous>
+template <class T, int mode, Weights weights, bool contiguous>
 void rows(const SpmmRows& r, int64_t first, int64_t last) {
   using A = Computed<T>;
-  using Wide = Accumulators<A, !is_complex<A>>;
+  using Wide = Accumulators<A, contiguous && !is_complex<A>>;
   using X = typename Wide::X;
   constexpr int64_t kVector = sizeof(X) / sizeof(A), kWide = kVector * Wide::count;
   const T empty = read_scalar<T>(r.empty);
@@ -198,20 +203,24 @@ void rows(const SpmmRows& r, int64_t first, int64_t last) {
       }
     int64_t i = 0;
     for (; i + kWide <= r.n; i += kWide)
-      block<T, mode, weighted, contiguous, X, Wide::count>(r, begin, end, i, out);
+      block<T, mode, weights, contiguous, X, Wide::count>(r, begin, end, i, out);
     if constexpr (kVector > 1)
       for (; i + kVector <= r.n; i += kVector)
-        block<T, mode, weighted, contiguous, X, 1>(r, begin, end, i, out);
-    for (; i < r.n; ++i) block<T, mode, weighted, contiguous, A, 1>(r, begin, end, i, out);
+        block<T, mode, weights, contiguous, X, 1>(r, begin, end, i, out);
+    for (; i < r.n; ++i) block<T, mode, weights, contiguous, A, 1>(r, begin, end, i, out);
   }
 }
 
+template <class T, int mode, Weights weights>
+void run_weighted(const SpmmRows& r, int64_t first, int64_t last) {
+  const bool contiguous = r.n == 1 || (r.dense_step == sizeof(T) && r.out_step == sizeof(T));
+  contiguous ? rows<T, mode, weights, true>(r, first, last) : rows<T, mode, weights, false>(r, first, last);
+}
 template <class T, int mode>
 void run(const SpmmRows& r, int64_t first, int64_t last) {
-  const bool contiguous = r.n == 1 || (r.dense_step == sizeof(T) && r.out_step == sizeof(T));
-  if (r.values)
-    contiguous ? rows<T, mode, true, true>(r, first, last) : rows<T, mode, true, false>(r, first, last);
-  else contiguous ? rows<T, mode, false, true>(r, first, last) : rows<T, mode, false, false>(r, first, last);
+  if constexpr (mode != FL_SPMM_SUM) run_weighted<T, mode, Weights::maybe>(r, first, last);
+  else if (r.values) run_weighted<T, mode, Weights::all>(r, first, last);
+  else run_weighted<T, mode, Weights::none>(r, first, last);
 }
 
 template <int mode>
