@@ -76,6 +76,16 @@ def test_strides():
             torch.fft.fft(to_device(x), out=torch.empty(0, dtype=x.dtype, device=device))
 
 
+def test_strides_of_windows():
+    """Windows lie over each other, so that two of their strides are equal."""
+    x = torch.randn(3, 4, 7, 5).to(memory_format=torch.channels_last)
+    with no_fallback():
+        for across in (2, 3):
+            for dim in range(5):
+                for f in (torch.fft.fft, torch.fft.rfft, torch.fft.ihfft, torch.fft.irfft):
+                    check(lambda t: f(t.unfold(across, 3, 1), dim=dim), x, strides=True)
+
+
 def test_out_and_edges():
     x = tensor(4, 6, dtype=torch.complex64)
     there = to_device(x)

@@ -121,7 +121,8 @@ at::DimVector wrapped(IntArrayRef dims, const Tensor& self, size_t sorted) {
 Tensor empty_result(const Tensor& self, IntArrayRef sizes, IntArrayRef dims, ScalarType dtype) {
   at::DimVector order(sizes.size()), strides(sizes.size());
   std::iota(order.begin(), order.end(), 0);
-  auto rest = std::stable_partition(order.begin(), order.end(), [&](int64_t d) {
+  // Not stable, as the CPU's: of equal strides, as windows have, that decides.
+  auto rest = std::partition(order.begin(), order.end(), [&](int64_t d) {
     return std::find(dims.begin(), dims.end(), d) == dims.end();
   });
   std::sort(order.begin(), rest, [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); });
