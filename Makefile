@@ -95,7 +95,7 @@ bench-opencl: $(VENV)/installed $(VENV)/opencl
 
 lint: $(VENV)/test-ready tidy
 	$(BIN)/ruff check .
-	find src chips kit tests include \( -name '*.cpp' -o -name '*.h' -o -name '*.c' \) | xargs $(BIN)/clang-format --dry-run --Werror
+	find src chips kit tests include -name build -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.c' \) -print | xargs $(BIN)/clang-format --dry-run --Werror
 
 # clang-tidy on the parts without PyTorch; a file that has passed is looked at again when it or a header changes.
 # Of fft_kernels.cpp the shuffles are GCC's own.

@@ -122,9 +122,8 @@ Tensor empty_result(const Tensor& self, IntArrayRef sizes, IntArrayRef dims, Sca
   at::DimVector order(sizes.size()), strides(sizes.size());
   std::iota(order.begin(), order.end(), 0);
   // Not stable, as the CPU's: of equal strides, as windows have, that decides.
-  auto rest = std::partition(order.begin(), order.end(), [&](int64_t d) {
-    return std::find(dims.begin(), dims.end(), d) == dims.end();
-  });
+  auto rest = std::partition(order.begin(), order.end(),
+                             [&](int64_t d) { return std::find(dims.begin(), dims.end(), d) == dims.end(); });
   std::sort(order.begin(), rest, [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); });
   std::copy(dims.begin(), dims.end(), rest);
   int64_t step = 1;
