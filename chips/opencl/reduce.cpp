@@ -177,8 +177,7 @@ Source generate(const Form& f, bool fp64) {
   if (moments)
     body +=
         "      const A x = (A)value, d = x - mean[l], next = mean[l] + d * reciprocal; mean[l] = next; "
-        "squares[l] "
-        "+= d * (x - next);\n";
+        "squares[l] += d * (x - next);\n";
   else if (where) {
     bool floating = f.acc == kF32 || f.acc == kF64;
     std::string better = f.kind == FL_REDUCE_MIN ? "value < acc[l]" : "value > acc[l]";

@@ -116,7 +116,8 @@ def sparse(g):
         f"{thin}.to_sparse(1).to_dense()",
         f"{thin}.to_sparse().index_select(0, torch.tensor([0, 0], device=dev({g.device_of[a]}))).to_dense()",
     ]
-    if g.tensor(a).dtype not in (torch.float16, torch.bfloat16):  # the CPU adds rows in the half, and stops where that does
+    # The CPU adds rows of halves in the half, and its sum stops growing where that does.
+    if g.tensor(a).dtype not in (torch.float16, torch.bfloat16):
         choices.append(f"torch.sparse.sum({thin}.to_sparse(), 0).to_dense()")
     if is_float(g.tensor(a)):
         choices += [f"{thin}.to_sparse() @ {b}", f"{thin}.to_sparse_csr() @ {b}", f"torch.sparse.mm({thin}.to_sparse(), {b})",
