@@ -28,7 +28,7 @@ using ReduceSpace = Space<kOperands>;
 using ReduceCursor = Cursor<kOperands>;
 
 struct Header {
-  const ReduceKernels* kernels;
+  const ReduceKernels* kernels = nullptr;
   const Plan* pre = nullptr;
   const Plan* post = nullptr;
   Convert load = nullptr, save[FL_MAX_OUTPUTS] = {};
@@ -371,6 +371,14 @@ struct LargeJob {
   void operator()(Context& context) { Reduction(h, in, out, index, pre.values, post.values).run(context); }
 };
 
+// The squares of one operand, as norms have them: its kernels square what they read.
+bool squares(const fl_program* p, uint8_t type) {
+  if (!p || p->n_code != 3 || p->n_inputs != 1) return false;
+  const fl_instr &load = p->code[0], &mul = p->code[1], &store = p->code[2];
+  return load.op == FL_OP_LOAD && load.type == type && mul.op == FL_OP_MUL && mul.type == type &&
+         mul.a == mul.b && store.op == FL_OP_STORE && store.memory == type && store.a != mul.a;
+}
+
 }  // namespace
 
 fl_status reduce(const fl_launch* launch, const fl_reduce_args* args) {
@@ -378,18 +386,23 @@ fl_status reduce(const fl_launch* launch, const fl_reduce_args* args) {
   h.accumulate = args->accumulate;
   h.n_inputs = args->n_inputs, h.n_outputs = args->outputs ? uint8_t(args->n_outputs) : 0;
   h.indexed = args->index != nullptr;
-  h.kernels = find_reduce_kernels(args->kind, args->accumulate, h.indexed);
+  const fl_program* pre = args->pre;
+  if (args->kind == FL_REDUCE_SUM && squares(pre, args->accumulate)) {
+    h.kernels = find_reduce_kernels(kSumOfSquares, args->accumulate, h.indexed);
+    if (h.kernels) pre = nullptr;
+  }
+  if (!h.kernels) h.kernels = find_reduce_kernels(args->kind, args->accumulate, h.indexed);
   if (!h.kernels) return FL_UNSUPPORTED;
   if (args->n_inputs < 1 || args->n_inputs > FL_MAX_INPUTS || h.n_outputs > FL_MAX_OUTPUTS ||
-      (!h.n_outputs && !h.indexed) || (!args->pre && args->n_inputs != 1) ||
+      (!h.n_outputs && !h.indexed) || (!pre && args->n_inputs != 1) ||
       (!args->post && h.n_outputs > h.kernels->n_values)) {
     set_error("sim: reduce with %d inputs and %d outputs does not fit its kind and programs", args->n_inputs,
               h.n_outputs);
     return FL_INVALID;
   }
-  if (args->pre) {
-    if (!(h.pre = plan_of(args->pre))) return FL_UNSUPPORTED;
-    h.counts_in = uses_index(args->pre);
+  if (pre) {
+    if (!(h.pre = plan_of(pre))) return FL_UNSUPPORTED;
+    h.counts_in = uses_index(pre);
   } else if (!(h.load = find_convert(args->inputs[0].dtype, h.accumulate))) {
     if (!(h.pre = cast_plan(args->inputs[0].dtype, h.accumulate, h.accumulate))) return FL_UNSUPPORTED;
   }
@@ -403,7 +416,7 @@ fl_status reduce(const fl_launch* launch, const fl_reduce_args* args) {
         return FL_UNSUPPORTED;
     }
   }
-  int pre_scalars = args->pre ? args->pre->n_scalars : 0, post_scalars = h.post ? args->post->n_scalars : 0;
+  int pre_scalars = pre ? pre->n_scalars : 0, post_scalars = h.post ? args->post->n_scalars : 0;
   if (h.n_inputs == 1 && h.n_outputs <= 1 && !pre_scalars && !post_scalars)
     return submit(launch, "reduce",
                   SmallJob{h, Tensor(args->inputs[0]), h.n_outputs ? Tensor(args->outputs[0]) : Tensor(),

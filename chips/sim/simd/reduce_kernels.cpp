@@ -12,15 +12,23 @@ namespace {
 
 // ------------------------------------------------------------ one value a carrier
 // An operation is: A, what is read; C, what carries; identity; apply, which also
-// takes vectors of C.
+// takes vectors of C; and taken, if a value is not taken as it is read.
 template <class A_, class C_>
 struct Sum {
   using A = A_;
   using C = C_;
+  static constexpr bool sums = true;
   static constexpr C identity = 0;
   template <class V>
   static SIM_INLINE V apply(V a, V b) {
     return a + b;
+  }
+};
+template <class A, class C>
+struct SquareSum : Sum<A, C> {
+  template <class V>
+  static SIM_INLINE V taken(V x) {
+    return x * x;
   }
 };
 template <class A_, class C_>
@@ -92,6 +100,15 @@ struct All {
   static SIM_INLINE bool wins(uint8_t b, uint8_t a) { return b < a; }
 };
 
+template <class Op, class V>
+SIM_INLINE V take_value(V x) {
+  if constexpr (requires { Op::taken(x); }) return Op::taken(x);
+  else return x;
+}
+// Floats are added as floats first, a few at a time.
+template <class Op>
+constexpr bool sums_floats = requires { Op::sums; } && std::is_same_v<typename Op::A, float>;
+
 // The extreme of whole vectors; NaN if one is among them.
 template <class Op, class T>
 SIM_INLINE T extreme_of_vectors(const T* p, int64_t n) {
@@ -131,23 +148,23 @@ typename Op::C fold_block(const typename Op::A* p, int64_t n) {
     } else if (n >= L) {
       Vec<C> a = splat<C>(Op::identity), b = a, c = a, d = a;
       for (; n >= 4 * L; n -= 4 * L, q += 4 * L) {
-        a = Op::apply(a, load(q));
-        b = Op::apply(b, load(q + L));
-        c = Op::apply(c, load(q + 2 * L));
-        d = Op::apply(d, load(q + 3 * L));
+        a = Op::apply(a, take_value<Op>(load(q)));
+        b = Op::apply(b, take_value<Op>(load(q + L)));
+        c = Op::apply(c, take_value<Op>(load(q + 2 * L)));
+        d = Op::apply(d, take_value<Op>(load(q + 3 * L)));
       }
-      for (; n >= L; n -= L, q += L) a = Op::apply(a, load(q));
+      for (; n >= L; n -= L, q += L) a = Op::apply(a, take_value<Op>(load(q)));
       a = Op::apply(Op::apply(a, b), Op::apply(c, d));
       for (int i = 0; i < L; ++i) result = Op::apply(result, C(a[i]));
     }
-    for (int64_t i = 0; i < n; ++i) result = Op::apply(result, q[i]);
+    for (int64_t i = 0; i < n; ++i) result = Op::apply(result, take_value<Op>(q[i]));
   } else {
     C lane[8];
     for (C& x : lane) x = Op::identity;
     for (; n >= 8; n -= 8, p += 8)
-      for (int i = 0; i < 8; ++i) lane[i] = Op::apply(lane[i], C(p[i]));
+      for (int i = 0; i < 8; ++i) lane[i] = Op::apply(lane[i], C(take_value<Op>(p[i])));
     for (int i = 0; i < 8; ++i) result = Op::apply(result, lane[i]);
-    for (int64_t i = 0; i < n; ++i) result = Op::apply(result, C(p[i]));
+    for (int64_t i = 0; i < n; ++i) result = Op::apply(result, C(take_value<Op>(p[i])));
   }
   return result;
 }
@@ -162,8 +179,12 @@ struct Plain {
   }
   static void fold(const void* values, int64_t n, int64_t, int64_t, void* c0, void*) {
     C& c = *static_cast<C*>(c0);
-    if constexpr (std::is_same_v<Op, Sum<float, double>>) c += sum(static_cast<const float*>(values), n);
-    else c = Op::apply(c, fold_block<Op>(static_cast<const A*>(values), n));
+    const A* p = static_cast<const A*>(values);
+    if constexpr (sums_floats<Op>)
+      c += sum_over<float>(
+          n, [&](int64_t i) { return take_value<Op>(load(p + i)); },
+          [&](int64_t i) { return take_value<Op>(p[i]); });
+    else c = Op::apply(c, fold_block<Op>(p, n));
   }
   static void rows(const void* const* rows, int n_rows, int64_t n, int64_t, int64_t, void* c0, void*) {
     C* __restrict c = static_cast<C*>(c0);
@@ -171,12 +192,12 @@ struct Plain {
       const A* __restrict r[8];
       for (int k = 0; k < 8; ++k) r[k] = static_cast<const A*>(rows[k]);
       // The first additions in A: for F32 three roundings, then double.
-      using First = std::conditional_t<std::is_same_v<Op, Sum<float, double>>, float, C>;
+      using First = std::conditional_t<sums_floats<Op>, float, C>;
+      const auto at = [&](int k, int64_t j) { return take_value<Op>(First(r[k][j])); };
 #pragma GCC ivdep
       for (int64_t j = 0; j < n; ++j) {
-        First s = Op::apply(
-            Op::apply(Op::apply(First(r[0][j]), First(r[1][j])), Op::apply(First(r[2][j]), First(r[3][j]))),
-            Op::apply(Op::apply(First(r[4][j]), First(r[5][j])), Op::apply(First(r[6][j]), First(r[7][j]))));
+        First s = Op::apply(Op::apply(Op::apply(at(0, j), at(1, j)), Op::apply(at(2, j), at(3, j))),
+                            Op::apply(Op::apply(at(4, j), at(5, j)), Op::apply(at(6, j), at(7, j))));
         c[j] = Op::apply(c[j], C(s));
       }
       return;
@@ -184,7 +205,7 @@ struct Plain {
     for (int k = 0; k < n_rows; ++k) {
       const A* __restrict r = static_cast<const A*>(rows[k]);
 #pragma GCC ivdep
-      for (int64_t j = 0; j < n; ++j) c[j] = Op::apply(c[j], C(r[j]));
+      for (int64_t j = 0; j < n; ++j) c[j] = Op::apply(c[j], C(take_value<Op>(r[j])));
     }
   }
   static void combine(void* c0, void*, int64_t, const void* d0, const void*, int64_t, int64_t n) {
@@ -345,6 +366,8 @@ const Row kTable[] = {
     {FL_REDUCE_SUM, FL_F64, false, &Plain<Sum<double, double>>::table},
     {FL_REDUCE_SUM, FL_C64, false, &ComplexReduce<false, float>::table},
     {FL_REDUCE_SUM, FL_C128, false, &ComplexReduce<false, double>::table},
+    {kSumOfSquares, FL_F32, false, &Plain<SquareSum<float, double>>::table},
+    {kSumOfSquares, FL_F64, false, &Plain<SquareSum<double, double>>::table},
     {FL_REDUCE_PROD, FL_I32, false, &Plain<Product<uint32_t, uint32_t>>::table},
     {FL_REDUCE_PROD, FL_I64, false, &Plain<Product<uint64_t, uint64_t>>::table},
     {FL_REDUCE_PROD, FL_F32, false, &Plain<Product<float, double>>::table},

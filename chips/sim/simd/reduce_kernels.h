@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "fl/ops.h"
 #include "simd/isa.h"
 
 namespace sim {
@@ -30,6 +31,9 @@ struct ReduceKernels {
 };
 constexpr int kReduceRows = 8;          // most rows in one call of `rows`
 constexpr int64_t kReduceBlock = 4096;  // most values in one call of `fold`
+
+// Besides the kinds of fl/ops.h: SUM over the squares of what is read, in F32 and F64.
+constexpr int kSumOfSquares = FL_REDUCE_COUNT;
 
 // Null when the combination has no meaning.
 SIM_DECLARE_LEVELS(const ReduceKernels* reduce_kernels(int kind, int accumulate, bool indexed))

@@ -105,7 +105,7 @@ def solving(g):
     )
     if not a:
         return False
-    k, device = g.tensor(a).shape[1], g.device_of[a]
+    (rows, k), device = g.tensor(a).shape, g.device_of[a]
     x = f"({a}.mT.sigmoid() @ {a}.sigmoid() + 4 * torch.eye({k}, dtype={g.tensor(a).dtype}, device=dev({device})))"
     b = inline(g, (k, 3), a)
     text = g.rng.choice(
@@ -125,7 +125,8 @@ def solving(g):
             f"torch.linalg.svdvals({x})",
         )
     )
-    return g.add(text, a, kind="accumulated", terms=4096 * k * k)
+    # The products are positive and may be equal: their sum's roundings go one way.
+    return g.add(text, a, kind="accumulated", terms=4096 * k * k, factors=rows)
 
 
 @maker(2)
