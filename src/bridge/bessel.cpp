@@ -195,7 +195,7 @@ static Expr airy_right(Expr x) {
   return select(abs(x) == kInf, x.like(kNaN), value);
 }
 static Expr airy_left(Expr x, Expr right) {
-  Expr root = sqrt(-x), zeta = -x * root * (2.0 / 3), ratio = 2 * std::numbers::sqrt3 / zeta,
+  Expr root = sqrt(-x), zeta = -2.0 * x * root / 3.0, ratio = 2 * std::numbers::sqrt3 / zeta,
        t = 2.0 * (ratio * ratio) - 1.0, s = sin(zeta), c = cos(zeta);
   Expr wave = polynomial(t, kAiryP) * (s + c) - polynomial(t, kAiryQ) / zeta * (c - s);
   return select((x < -3) & (x > -kInf), wave / sqrt(root) * (1 / std::numbers::sqrt2), right);

@@ -66,16 +66,18 @@ static Expr first_degree(Family family, Expr x) {
   return family == kHermiteH ? x + x : family == kLaguerre ? 1.0 - x : x;
 }
 // Degree k + 1 from q of degree k and p of degree k - 1 (Abramowitz and Stegun 22.7).
+// Fused as in PyTorch's CPU kernels: near a zero of the polynomial it shows.
 static Expr next_degree(Family family, Expr x, Expr k, Expr q, Expr p) {
+  auto combined = [&](Expr a, Expr b) { return apply(FL_OP_FMA, a, q, -(b * p)); };
   switch (family) {
     case kHermiteH:
-      return (x + x) * q - (k + k) * p;
+      return combined(x + x, k + k);
     case kHermiteHe:
-      return x * q - k * p;
+      return combined(x, k);
     case kLaguerre:
-      return ((k + k + (1.0 - x)) * q - k * p) / (k + 1.0);
+      return combined(k + k + (1.0 - x), k) / (k + 1.0);
     default:
-      return ((k + k + 1.0) * x * q - k * p) / (k + 1.0);
+      return combined((k + k + 1.0) * x, k) / (k + 1.0);
   }
 }
 static Expr finished(Family family, Expr x, Expr n, Expr q) {
@@ -94,7 +96,8 @@ static double highest_degree(const Tensor& degrees) {
   Tensor n =
       degrees.scalar_type() == at::kUInt64 ? degrees.view(at::kLong) : degrees;  // as the register reads it
   double most = n.max().item<double>();
-  return std::isfinite(most) ? most : at::where(n.abs() < 0x1p63, n, -1).max().item<double>();
+  // What no int64 holds has no degree, as on the CPU.
+  return std::abs(most) < 0x1p63 ? most : at::where(n.abs() < 0x1p63, n, -1).max().item<double>();
 }
 
 static bool recurrence(Op& op, Family family, at::TensorIteratorBase& iter) {

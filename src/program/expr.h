@@ -22,6 +22,7 @@ struct Expr {
 
 inline Expr apply(uint16_t op, Expr a) { return {a.b, a.b->op(op, a.v)}; }
 inline Expr apply(uint16_t op, Expr a, Expr c) { return {a.b, a.b->op(op, a.v, c.v)}; }
+inline Expr apply(uint16_t op, Expr a, Expr c, Expr d) { return {a.b, a.b->op(op, a.v, c.v, d.v)}; }
 inline Expr select(Expr condition, Expr yes, Expr no) {
   return {yes.b, yes.b->select(condition.v, yes.v, no.v)};
 }

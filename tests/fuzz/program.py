@@ -240,7 +240,7 @@ class Pair:
                 raise Difference(number, str(error)) from None
             except RuntimeError as error:  # a fault of the device that shows here
                 raise Difference(number, f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
-        if len({self.cpu[n].dtype for n in step.uses}) > 1:
+        if len({self.cpu[n].dtype for n in step.uses}) > 1 or "torch._foreach" in step.line:
             for name in step.makes:
                 self.lay_out(name)
         if step.kind != "exact":
@@ -251,7 +251,8 @@ class Pair:
         """The CPU's tensor takes the device's strides.
 
         Of operands of several dtypes the CPU makes converted copies, contiguous where an operand has gaps or is
-        expanded, and the result takes the copies' order; the device converts as it reads, as CUDA does.
+        expanded, and the result takes the copies' order; the device converts as it reads, as CUDA does.  A foreach
+        operator is on the CPU one operator a tensor; its results on the device, as on CUDA, are like its operands.
         """
         cpu, ours = self.cpu[name], self.device[name]
         if not cpu._is_view() and ours.stride() != cpu.stride():

@@ -210,10 +210,15 @@ def same(got, want, tol=0.0, values=True, strides=True, device=DEVICE, where="re
                     f"{at}: strides {g.stride()}, not {w.stride()} of {list(w.shape)}"
                 )
         if values:
+            g, w = g.detach().cpu(), w.detach().cpu()
+            if w.is_complex() and w.layout is torch.strided:
+                # What an infinite part makes of a product is the formula's accident: the CPU's own gives NaN.
+                finite = w.isfinite()
+                g, w = g[finite], w[finite]
             exact = not (w.is_floating_point() or w.is_complex()) or w.dtype.itemsize == 1
             torch.testing.assert_close(
-                g.detach().cpu(),
-                w.detach().cpu(),
+                g,
+                w,
                 rtol=0 if exact else tol,
                 atol=0 if exact else tol,
                 equal_nan=True,

@@ -46,7 +46,7 @@ EXCEPTIONS: list[tuple[str, str, tuple | None, str]] = [
     ),
     (
         "test_(values|conj_and_neg)",
-        r"nn\.functional\.conv_transpose3d",
+        r"nn\.functional\.conv_transpose[23]d",
         HALVES,
         "sums are rounded once; the CPU's own results are further from those in float64",
     ),
@@ -63,7 +63,19 @@ EXCEPTIONS: list[tuple[str, str, tuple | None, str]] = [
         AS_CUDA + "computed in float32; the CPU's coordinates are halves, and name other points",
     ),
     ("test_(values|layouts|conj_and_neg)", "matrix_exp", HALVES, "the CPU's powers of halves overflow to NaN"),
+    ("test_values", r"_segment_reduce\.(lengths|offsets)", HALVES, "sums are rounded once; the CPU adds halves"),
+    ("test_values", r"i0|special\.i1", None, "infinite at infinity, where the CPU gives NaN"),
+    ("test_values", "gcd", (torch.int8,), "never negative; of -128 and 127 the CPU's is -1"),
+    ("test_values", r"special\.zeta", None, "0 for exponents of 1e20, where the CPU gives NaN"),
+    ("test_values", r"special\.bessel_[jy][01]", (torch.float64,), "the CPU is off by 1e-7 near 5.2"),
     # Neither says it.
+    (
+        "test_values",
+        r"special\.airy_ai",
+        (torch.float32, torch.float64, torch.int16, torch.int32, torch.int64),
+        "at -1e4 and below the phase has few digits, on the CPU too",
+    ),
+    ("test_values", "(arg)?sort", (torch.bool, torch.int8, torch.uint8, *HALVES), EQUAL),
     ("test_(values|out|conj_and_neg)", "mode", MANY_EQUAL, EQUAL),
     ("test_layouts", "mode", None, EQUAL),
     ("test_(values|out|conj_and_neg)", "kthvalue", INTEGERS, EQUAL),
@@ -116,6 +128,7 @@ EXCEPTIONS: list[tuple[str, str, tuple | None, str]] = [
         (torch.float32, torch.float64, *HALVES),
         AS_CUDA + "one node, which the CPU composes",
     ),
+    ("test_values", r"nn\.functional\.logsigmoid", None, AS_CUDA + "results lie in memory as the input does"),
     (
         "test_layouts",
         r"nn\.functional\.(conv_transpose3d|interpolate\.area)",

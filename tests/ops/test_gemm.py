@@ -186,6 +186,32 @@ def test_errors():
         torch.mm(a, tensor(4, 4))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_out_dtype(dtype):
+    # PyTorch's CPU device has no kernel for these: halves are multiplied into float32.
+    a, b, c = tensor(2, 5, 40, dtype=dtype), tensor(2, 40, 3, dtype=dtype, seed=1), tensor(3, dtype=dtype, seed=2)
+    there = to_device((a, b, c))
+    products = {
+        "mm": (lambda a, b, c, **k: torch.mm(a[0], b[0], **k), (5, 3)),
+        "bmm": (lambda a, b, c, **k: torch.bmm(a, b, **k), (2, 5, 3)),
+        "addmm": (lambda a, b, c, **k: torch.addmm(c, a[0], b[0], beta=2, alpha=0.5, **k), (5, 3)),
+        "baddbmm": (lambda a, b, c, **k: torch.baddbmm(c, a, b, beta=2, alpha=0.5, **k), (2, 5, 3)),
+    }
+    for name, (product, shape) in products.items():
+        want = product(a.float(), b.float(), c.float())
+        with no_fallback():
+            got = product(*there, out_dtype=torch.float32)
+            out = torch.empty(shape, device="fl:0")
+            assert product(*there, out_dtype=torch.float32, out=out) is out
+        assert_same(got, want, what=name)
+        assert_same(out, want, what=name)
+        assert_same(product(there[0], there[1], there[2].float(), out_dtype=torch.float32), want, what=name)
+        with pytest.raises(RuntimeError, match="out_dtype must be the same as input dtype or fp32"):
+            product(*there, out_dtype=torch.float64)
+        with pytest.raises(RuntimeError, match="out_dtype must be the same as the dtype of the provided out"):
+            product(*there, out_dtype=torch.float32, out=torch.empty(shape, device="fl:0", dtype=torch.float64))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_grouped_mm(dtype):
     # Experts' products; the second has no rows.

@@ -88,6 +88,13 @@ def test_layouts_and_outside():
     )
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_places_among_hundreds_are_rounded_once(mode):
+    # A second rounding moves a place of 345 by half a unit in the last place: 1e-4 of the result.
+    x, g = tensor(1, 1, 345, 456) * 10, grid(1, 64, 64, 2)
+    check(lambda x, g: F.grid_sample(x, g, mode, align_corners=False), x, g)
+
+
 def test_affine_grid():
     with no_fallback():
         check(

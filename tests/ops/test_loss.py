@@ -174,5 +174,7 @@ def test_rrelu():
     slope = there.grad.cpu()
     assert (slope[x > 0] == 1).all() and slope[x <= 0].min() >= 0.1 and slope[x <= 0].max() <= 0.3
     torch.testing.assert_close(y.detach().cpu(), x * slope)
+    transposed = to_device(x.t())
+    assert F.rrelu(transposed).is_contiguous() and F.rrelu(transposed, training=True).is_contiguous()  # as the CPU's
     z = to_device(x)
     assert F.rrelu_(z, training=True) is z and (z.cpu()[x > 0] == x[x > 0]).all()

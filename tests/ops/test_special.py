@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from child import run_child
-from family import DEVICE, no_fallback
+from family import DEVICE, check, no_fallback
 
 BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parent.parent.parent / "build"))
 BESSEL = [
@@ -77,6 +77,13 @@ def within(t, want):
         if want.dtype == torch.float32
         else t.cpu()
     )
+
+
+@pytest.mark.parametrize("name", ["laguerre_polynomial_l", "legendre_polynomial_p", "hermite_polynomial_h"])
+def test_degrees_that_no_int64_holds(name):
+    # On the CPU they have no polynomial; a recurrence up to 1e20 would not end.
+    degrees = torch.tensor([1e20, 3, float("inf"), -1e20, float("nan"), 40])
+    check(getattr(torch.special, name), torch.linspace(0.1, 0.9, 6), degrees)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

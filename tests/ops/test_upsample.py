@@ -62,6 +62,14 @@ def test_lanczos(align):
             check(lambda t, s=size: f(t, s, align), tensor(2, 3, 8, 9).requires_grad_(), grad=True)
 
 
+@pytest.mark.parametrize(("mode", "size"), [("linear", 1), ("bilinear", 2), ("trilinear", 3), ("bicubic", 2)])
+def test_places_among_hundreds_are_rounded_once(mode, size):
+    # 345 to 270 has a place that a second rounding moves by half a unit in the last place.
+    x = tensor(1, 1, *[345] + [3] * (size - 1)) * 10
+    grad = mode != "bicubic"  # of which the CPU's gradient has places of its own, rounded twice
+    check(lambda t: F.interpolate(t, size=[270] + [4] * (size - 1), mode=mode), x.requires_grad_(), grad=grad)
+
+
 def test_layouts():
     last = tensor(2, 6, 5, 7).contiguous(memory_format=torch.channels_last)
     for x in (last, tensor(2, 6, 5, 14)[..., ::2], tensor(2, 6, 7, 5).transpose(2, 3), tensor(0, 3, 4, 4)):

@@ -180,7 +180,9 @@ struct Select {
 struct MultiplyAdd {
   template <class T>
   static SIM_INLINE Register of(Register a, Register b, Register c) {
-    return untyped(typed<T>(a) * typed<T>(b) + typed<T>(c));
+    Vec<T> x = typed<T>(a), y = typed<T>(b), z = typed<T>(c);
+    for (int i = 0; i < lanes<T>; ++i) x[i] = fused(x[i], y[i], z[i]);
+    return untyped(x);
   }
 };
 #if defined(__AVX512F__)

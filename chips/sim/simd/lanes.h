@@ -63,6 +63,22 @@ template <class T>
 SIM_INLINE Vec<T> splat(T x) {
   return x - Vec<T>{};
 }
+// a × b + c, rounded once where the processor can.
+SIM_INLINE float fused(float a, float b, float c) {
+#if defined(__FMA__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+SIM_INLINE double fused(double a, double b, double c) {
+#if defined(__FMA__)
+  return __builtin_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 SIM_INLINE Vec<double> low_half(Vec<float> v) {
   HalfVec h;
   std::memcpy(&h, &v, sizeof h);

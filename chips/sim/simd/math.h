@@ -5,14 +5,6 @@
 
 namespace sim::SIM_ISA {
 
-SIM_INLINE float fused(float a, float b, float c) {
-#if defined(__FMA__)
-  return __builtin_fmaf(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
-
 // Within 2 units in the last place; NaN stays NaN.
 SIM_INLINE float exp_of(float x) {
   float y = x < -104.0f ? -104.0f : x;

@@ -45,7 +45,7 @@ void multiply_add(int64_t n, const void* a_, const void* b_, const void* c_, voi
   auto* c = static_cast<const T*>(c_);
   auto* out = static_cast<T*>(out_);
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i] + c[i];
+  for (int64_t i = 0; i < n; ++i) out[i] = fused(a[i], b[i], c[i]);
 }
 #define SIM_F1(name, expression)     \
   struct name {                      \

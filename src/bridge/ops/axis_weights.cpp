@@ -49,6 +49,15 @@ struct Axis {
   std::optional<double> scale;
 };
 
+// Where output o lies among the inputs.  Rounded once: PyTorch's CPU kernels are compiled with
+// fused multiply-adds, as CUDA's are, and half a unit in the last place of an index of hundreds shows.
+template <class R>
+R source_index(R scale, int64_t o, bool align_corners, bool cubic) {
+  if (align_corners) return scale * static_cast<R>(o);
+  const R at = std::fma(scale, static_cast<R>(o) + R(0.5), R(-0.5));
+  return !cubic && at < 0 ? R(0) : at;
+}
+
 // A row's weights for consecutive columns from `first`.
 template <class R>
 struct Row {
@@ -80,7 +89,7 @@ Row<R> antialias_row(Filter filter, const Axis& axis, R scale, int64_t o) {
 template <class R>
 Row<R> clamped_row(Filter filter, const Axis& axis, R scale, int64_t o) {
   const int taps = reach(filter);
-  const R real = at::native::area_pixel_compute_source_index<R>(scale, o, axis.align_corners, taps > 2);
+  const R real = source_index(scale, o, axis.align_corners, taps > 2);
   int64_t index;
   R lambda;
   at::native::guard_index_and_lambda(real, axis.in, index, lambda);
@@ -120,19 +129,24 @@ void nearest(AxisWeights& to, Filter filter, const Axis& axis, bool plain, int64
 
 template <class R>
 void linear(AxisWeights& to, const Axis& axis, R scale, int64_t o) {
-  int64_t i0, i1;
-  R l0, l1;
-  at::native::compute_source_index_and_lambda<R, R>(i0, i1, l0, l1, scale, o, axis.in, axis.out,
-                                                    axis.align_corners);
-  append(to, i0, l0);
-  append(to, i1, l1);
+  if (axis.in == axis.out) {
+    append(to, o, 1);
+    append(to, o, 0);
+    return;
+  }
+  int64_t index;
+  R lambda;
+  at::native::guard_index_and_lambda(source_index(scale, o, axis.align_corners, false), axis.in, index,
+                                     lambda);
+  append(to, index, 1 - lambda);
+  append(to, std::min(index + 1, axis.in - 1), lambda);
 }
 
 template <class R>
 void cubic(AxisWeights& to, const Axis& axis, R scale, int64_t o) {
   int64_t index;
   R lambda, weights[4];
-  R real = at::native::area_pixel_compute_source_index<R>(scale, o, axis.align_corners, true);
+  R real = source_index(scale, o, axis.align_corners, true);
   at::native::guard_index_and_lambda(real, axis.in, index, lambda);
   at::native::get_cubic_upsample_coefficients<R>(weights, lambda);
   for (int j = 0; j < 4; ++j) append(to, std::clamp<int64_t>(index + j - 1, 0, axis.in - 1), weights[j]);

@@ -1,4 +1,4 @@
-// Matrix products: mm, addmm, bmm, baddbmm, addmv, addbmm, dot, vdot.
+// Matrix products: mm, addmm, bmm, baddbmm (each with out_dtype too), addmv, addbmm, dot, vdot.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/addbmm_native.h>
 #include <ATen/ops/addmv_meta.h>
@@ -315,7 +315,72 @@ Tensor vdot(const Tensor& a, const Tensor& b) {
   return fallback<ATEN_OP(vdot)>(a, b);
 }
 
+// ------------------------------------------- out_dtype: halves multiplied into float32, as on CUDA
+void check_out_dtype(const Tensor& a, ScalarType to) {
+  TORCH_CHECK(to == a.scalar_type() || (to == at::kFloat && at::isReducedFloatingType(a.scalar_type())),
+              "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs, but got ",
+              c10::toString(to), " for ", c10::toString(a.scalar_type()));
+}
+void check_out_dtype(const Tensor& a, ScalarType to, const Tensor& out) {
+  TORCH_CHECK(to == out.scalar_type(),
+              "out_dtype must be the same as the dtype of the provided out tensor, but got ",
+              c10::toString(to), " and ", c10::toString(out.scalar_type()));
+  check_out_dtype(a, to);
+}
+void check_added(const char* other, const Tensor& c, const Tensor& a, ScalarType to) {
+  TORCH_CHECK(c.scalar_type() == to || c.scalar_type() == a.scalar_type(),
+              "self dtype must match either out_dtype or ", other, " dtype, but got ",
+              c10::toString(c.scalar_type()), " for ", c10::toString(to), " and ",
+              c10::toString(a.scalar_type()));
+}
+
+// Widening is exact: nothing is rounded before the result is.
+Tensor mm_dtype(const Tensor& a, const Tensor& b, ScalarType to) {
+  check_mm(a, b), check_out_dtype(a, to);
+  return at::mm(a.to(to), b.to(to));
+}
+Tensor& mm_dtype_out(const Tensor& a, const Tensor& b, ScalarType to, Tensor& out) {
+  check_mm(a, b), check_out_dtype(a, to, out);
+  return at::mm_out(out, a.to(to), b.to(to));
+}
+Tensor bmm_dtype(const Tensor& a, const Tensor& b, ScalarType to) {
+  check_bmm(a, b), check_out_dtype(a, to);
+  return at::bmm(a.to(to), b.to(to));
+}
+Tensor& bmm_dtype_out(const Tensor& a, const Tensor& b, ScalarType to, Tensor& out) {
+  check_bmm(a, b), check_out_dtype(a, to, out);
+  return at::bmm_out(out, a.to(to), b.to(to));
+}
+Tensor addmm_dtype(const Tensor& c, const Tensor& a, const Tensor& b, ScalarType to, const at::Scalar& beta,
+                   const at::Scalar& alpha) {
+  check_dtypes("mat1", a, "mat2", b), check_out_dtype(a, to), check_added("mat1", c, a, to);
+  return at::addmm(c.to(to), a.to(to), b.to(to), beta, alpha);
+}
+Tensor& addmm_dtype_out(const Tensor& c, const Tensor& a, const Tensor& b, ScalarType to,
+                        const at::Scalar& beta, const at::Scalar& alpha, Tensor& out) {
+  check_dtypes("mat1", a, "mat2", b), check_out_dtype(a, to, out), check_added("mat1", c, a, to);
+  return at::addmm_out(out, c.to(to), a.to(to), b.to(to), beta, alpha);
+}
+Tensor baddbmm_dtype(const Tensor& c, const Tensor& a, const Tensor& b, ScalarType to, const at::Scalar& beta,
+                     const at::Scalar& alpha) {
+  check_bmm(a, b), check_out_dtype(a, to), check_added("batch1", c, a, to);
+  return at::baddbmm(c.to(to), a.to(to), b.to(to), beta, alpha);
+}
+Tensor& baddbmm_dtype_out(const Tensor& c, const Tensor& a, const Tensor& b, ScalarType to,
+                          const at::Scalar& beta, const at::Scalar& alpha, Tensor& out) {
+  check_bmm(a, b), check_out_dtype(a, to, out), check_added("batch1", c, a, to);
+  return at::baddbmm_out(out, c.to(to), a.to(to), b.to(to), beta, alpha);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("mm.dtype", mm_dtype);
+  m.impl("mm.dtype_out", mm_dtype_out);
+  m.impl("bmm.dtype", bmm_dtype);
+  m.impl("bmm.dtype_out", bmm_dtype_out);
+  m.impl("addmm.dtype", addmm_dtype);
+  m.impl("addmm.dtype_out", addmm_dtype_out);
+  m.impl("baddbmm.dtype", baddbmm_dtype);
+  m.impl("baddbmm.dtype_out", baddbmm_dtype_out);
   m.impl("mm", mm);
   m.impl("mm.out", mm_out);
   m.impl("addmm", addmm);

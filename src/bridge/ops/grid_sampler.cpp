@@ -51,8 +51,11 @@ class Formulas {
       last_[d] = size - one_;
       // The input's points are areas: -1 and 1 are the centres, or the edges, of the outermost.
       scale_[d] = (s.align_corners ? last_[d] : size) * half_;
-      Expr away = (c + one_) * scale_[d];
-      unnormalized_[d] = s.align_corners ? away : away - half_;
+      Expr away = c + one_;
+      // In a plane PyTorch's CPU kernels fuse this, as CUDA's do: among hundreds of points it shows.
+      unnormalized_[d] = s.align_corners ? away * scale_[d]
+                         : s.axes == 2   ? apply(FL_OP_FMA, away, scale_[d], -half_)
+                                         : away * scale_[d] - half_;
       span_[d] = s.align_corners ? last_[d] : size;
       at_[d] = s.mode == Interpolation::Bicubic ? unnormalized_[d] : padded(unnormalized_[d], d);
       base_[d] = s.mode == Interpolation::Nearest ? round(at_[d]) : apply(FL_OP_FLOOR, at_[d]);

@@ -279,7 +279,7 @@ Tensor& rrelu_out(const Tensor& self, Tensor& noise, const at::Scalar& lower, co
 }
 Tensor rrelu(const Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
              bool training, std::optional<at::Generator> generator) {
-  Tensor out = at::empty_like(self);
+  Tensor out = at::empty_like(self, at::MemoryFormat::Contiguous);
   return rrelu_out(self, noise, lower, upper, training, std::move(generator), out);
 }
 Tensor& rrelu_in_place(Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
