@@ -57,7 +57,7 @@ def more_gradients(g):
                    f"F.grid_sample(x, {inline(g, (t.shape[0], 2, 2, 2), a)} * 0.7, align_corners=False)"] * 2  # fmt: skip
     if t.dim() == 2:
         n, c = t.shape
-        bodies += [f"F.cross_entropy(x, {index_line(g, c, n, device)})", f"F.nll_loss(x, {index_line(g, c, n, device)})", "torch.cdist(x, x * 2)",
+        bodies += [f"F.cross_entropy(x, {index_line(g, c, n, device)})", f"F.nll_loss(x, {index_line(g, c, n, device)})", "torch.cdist(x, x * 2, compute_mode='donot_use_mm_for_euclid_dist')",
                    f"F.embedding({index_line(g, n, 5, device)}, x)", f"F.embedding_bag({index_line(g, n, 6, device)}.view(2, 3), x)",
                    f"F.linear(x, {inline(g, (3, c), a)})", f"torch.addmm({inline(g, (n, 3), a)}, x, {inline(g, (c, 3), a)})",
                    "F.cosine_similarity(x, x.flip(0) + 1)",
