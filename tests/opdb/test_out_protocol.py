@@ -53,12 +53,17 @@ OUTS = {
 }
 
 
+# The CPU's kernel writes beyond the memory of these.
+CRASHES = {("lu_unpack", "transposed")}
+
+
 def story(op, sample, make, device):
     """out= as it is afterwards, what the functional form gives, facts about both calls."""
     copier = Copier(device)
     inp, args, kwargs = copier(sample.input), copier(sample.args), copier(sample.kwargs)
     expected = op.op(inp, *args, **kwargs)
-    out = tree_map(lambda t: make(t.detach()) if isinstance(t, torch.Tensor) else t, expected)
+    # arange and its like are on the CPU where nothing names a device.
+    out = tree_map(lambda t: make(t.detach().to(device)) if isinstance(t, torch.Tensor) else t, expected)
     before = [(t.data_ptr(), t._version, t.numel()) for t in tensors(out)]
     result = op.op(inp, *args, **kwargs, out=out)
     facts = [
@@ -94,6 +99,8 @@ def test_out(op, dtype, every):
     for sample in chosen if every else chosen[1:2] or chosen:
         random = op.name in UNINITIALISED or draws(op, sample)
         for name, make in OUTS.items():
+            if (op.name, name) in CRASHES:
+                continue
             want, got = outcome(story, op, sample, make, "cpu"), outcome(story, op, sample, make, DEVICE)
             if name == "expanded" and "single memory location" in str(got[1]):
                 continue  # the device always refuses, the CPU sometimes

@@ -104,8 +104,9 @@ def selection(g):
 @maker(1)
 def unique(g):
     a = g.pick(is_real, lambda t: finite(t))
+    # In which order NaNs come is what the CPU's sort, which is not stable, makes of it.
     return bool(a) and g.add(
-        f"torch.unique({a}, return_inverse=True, return_counts=True)[{g.rng.randrange(3)}]", a
+        f"torch.unique({a}.nan_to_num(), return_inverse=True, return_counts=True)[{g.rng.randrange(3)}]", a
     )
 
 
