@@ -68,9 +68,9 @@ auto guarded(F&& f) -> decltype(f()) {
 
 [[noreturn]] void throw_mixed_devices(const Op& op, c10::Device first, c10::Device second);
 
-// What PyTorch's settings allow of products of float32: IEEE, or TF32.  A convolution has a setting of its
-// own, which allows TF32 from the start; here it also asks for that of products, which does not.
-at::Float32Precision product_precision(at::Float32Op of);
+// Do PyTorch's settings allow TF32 in products of float32?  A convolution has a setting of its own, which
+// allows it from the start; here it also asks for that of products, which does not.
+bool allows_tf32(at::Float32Op of);
 
 // One execution of an operator on the device of `lead`, on that device's
 // current stream.  Allocates nothing.
@@ -101,7 +101,7 @@ class Call {
 
   // Launches from now on are of products of F32, which may be as exact as the user says.
   void is_product(at::Float32Op of) {
-    if (product_precision(of) == at::Float32Precision::TF32) flags_ |= FL_LAUNCH_TF32;
+    if (allows_tf32(of)) flags_ |= FL_LAUNCH_TF32;
   }
 
   // Run the chip's entry.  False when the chip has no such entry or says

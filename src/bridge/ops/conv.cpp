@@ -179,7 +179,7 @@ void run(Call& call, int kind, const Tensor& x, const Tensor& w, const Tensor& y
   if (convolve(call, kind, x, w, y, bias, g)) return;
   call.composed();
   std::optional<at::NoTF32Guard> exact;
-  if (product_precision(at::Float32Op::CONV) != at::Float32Precision::TF32) exact.emplace();
+  if (!allows_tf32(at::Float32Op::CONV)) exact.emplace();
   if (kind == FL_CONV_FORWARD) {
     composed_forward(x, w, y, g);
     at::DimVector shape(y.dim(), 1);

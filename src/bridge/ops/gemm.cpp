@@ -16,13 +16,12 @@ Tensor gemm_operand(const Tensor& t) {
   return n < 2 || unit(n - 1) || unit(n - 2) ? plain : plain.contiguous();
 }
 
-at::Float32Precision product_precision(at::Float32Op of) {
+bool allows_tf32(at::Float32Op of) {
   auto allowed = [](at::Float32Op op) {
     return at::globalContext().float32Precision(at::Float32Backend::CUDA, op) == at::Float32Precision::TF32;
   };
-  const bool reduced = !at::NoTF32Guard::should_disable_tf32() && allowed(at::Float32Op::MATMUL) &&
-                       (of == at::Float32Op::MATMUL || allowed(of));
-  return reduced ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
+  return !at::NoTF32Guard::should_disable_tf32() && allowed(at::Float32Op::MATMUL) &&
+         (of == at::Float32Op::MATMUL || allowed(of));
 }
 
 namespace {
