@@ -17,7 +17,10 @@ def numbers(op, sample, device):
 
 
 def equal(a, b):
-    return all(torch.equal(torch.nan_to_num(x), torch.nan_to_num(y)) for x, y in zip(a, b))
+    def plain(x):  # the CPU has no nan_to_num for complex halves
+        return torch.nan_to_num(x.to(torch.complex64) if x.dtype is torch.complex32 else x)
+
+    return all(x.dtype == y.dtype and torch.equal(plain(x), plain(y)) for x, y in zip(a, b))
 
 
 @operators(when=lambda op: op.name not in UNINITIALISED)
@@ -58,6 +61,8 @@ def test_seed_distribution(op, dtype, every):
             )
             if values.is_complex():
                 values = torch.view_as_real(values).flatten()
+            if op.name == "cauchy":  # which has no moments
+                values = values.atan()
             moments.append((values.nan_to_num().mean(), values.nan_to_num().std(), values.numel()))
         (mean, std, n), (mean_there, std_there, _) = moments
         if n < 120 or not std.isfinite():
