@@ -1,6 +1,7 @@
 // Setting a kernel's arguments and queueing it.
 #pragma once
 
+#include <cstring>
 #include <utility>
 
 #include "library.h"
@@ -47,6 +48,18 @@ class Launch {
     set(sizeof v, &v);
   }
   void bytes(size_t n, const void* data) { set(n, data); }
+  // Argument 0. What the kernel has already is not set again: the driver takes a lock and copies.
+  void parameters(size_t n, const void* data) {
+    auto& last = kernel_.parameters;
+    next_ = 0;
+    if (last.size() == n && std::memcmp(last.data(), data, n) == 0) {
+      ++next_;
+      return;
+    }
+    set(n, data);
+    const auto* from = static_cast<const char*>(data);
+    last.assign(from, error_ == CL_SUCCESS ? from + n : from);
+  }
   void local(size_t n) { set(n, nullptr); }  // memory of the group
   void at(cl_uint argument) { next_ = argument; }
 
@@ -110,12 +123,12 @@ class Parameters {
   // The argument that comes after what `pass` sets; known once everything is pushed.
   cl_uint first() const { return by_value(static_cast<size_t>(count_)) ? 1 : 2; }
   fl_status pass(Launch& l, const fl_launch* launch) {
-    l.at(0);
     size_t bytes = static_cast<size_t>(count_) * 8;
     if (by_value(static_cast<size_t>(count_))) {
-      l.bytes(bytes, data_);
+      l.parameters(bytes, data_);
       return FL_OK;
     }
+    l.at(0);
     void* memory;
     if (fl_status status = host()->scratch(launch, bytes, &memory)) return status;
     if (fl_status status = write_parameters(launch, memory, data_, bytes)) return status;

@@ -22,6 +22,7 @@ namespace ocl {
 struct Kernel {
   cl_kernel handle = nullptr;
   std::vector<cl_mem> buffers;  // by argument; null for values
+  std::vector<char> parameters;  // by value, in argument 0
   uint64_t generation = 0;      // of the device's memory then
 };
 
