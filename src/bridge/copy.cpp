@@ -235,6 +235,10 @@ namespace {
 
 Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   if (dst.numel() == 0 && self.numel() == 0) return dst;
+  if (at::isComplexType(self.scalar_type()) && !at::isComplexType(dst.scalar_type()) &&
+      dst.scalar_type() != at::kBool) {  // as PyTorch's own copies
+    TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");
+  }
   at::assert_no_internal_overlap(dst);
   Tensor source = self.sizes() == dst.sizes() ? self : self.expand(dst.sizes());
   if (source.is_conj() != dst.is_conj() || source.is_neg() != dst.is_neg())

@@ -116,7 +116,7 @@ class Copier:
         return self.tensors[id(x)][1]
 
     def moved(self, t):
-        if t.layout is not torch.strided or t.is_nested or t.is_quantized:
+        if t.layout is not torch.strided or t.is_nested or t.is_quantized or not t.is_cpu:
             return t.to(self.device, copy=True)
         if t.is_conj():
             return self.moved(t.conj()).conj()

@@ -431,30 +431,44 @@ void warn_degrees(const char* name, const Tensor& self, const Mask& mask,
 }
 
 template <bool kRoot>
+Tensor& spread_into(Op& op, const Tensor& self, OptionalIntArrayRef dim,
+                    const std::optional<at::Scalar>& correction, bool keepdim, const Mask& mask,
+                    Tensor& out) {
+  Call call(op, self);
+  if (variance_into(call, self, mask, correction, kRoot, out, nullptr)) return out;
+  if constexpr (kRoot) return fallback<ATEN_OP2(std, correction_out)>(self, dim, correction, keepdim, out);
+  else return fallback<ATEN_OP2(var, correction_out)>(self, dim, correction, keepdim, out);
+}
+
+// Of a complex tensor: of the parts, added.
+template <bool kRoot>
+Tensor spread_of_parts(Op& op, const Tensor& self, OptionalIntArrayRef dim,
+                       const std::optional<at::Scalar>& correction, bool keepdim, const Mask& mask) {
+  auto variance = [&](const Tensor& part) {
+    Tensor out = empty_like(part, shape_from_dim_mask(part, mask, keepdim), part.scalar_type());
+    return spread_into<false>(op, part, dim, correction, keepdim, mask, out);
+  };
+  Tensor sum = variance(at::real(self)).add_(variance(at::imag(self)));
+  return kRoot ? sum.sqrt_() : sum;
+}
+
+template <bool kRoot>
 Tensor& spread_out(const Tensor& self, OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
                    bool keepdim, Tensor& out) {
   static Op op(kRoot ? "aten::std.correction_out" : "aten::var.correction_out");
   check_variance("std and var", self);
   Mask mask = make_dim_mask(dim, self.dim());
-  if (at::isComplexType(self.scalar_type())) {  // of the parts, added
-    at::native::resize_output(out, shape_from_dim_mask(self, mask, keepdim));
-    Tensor parts =
-        at::var(at::real(self), dim, correction, keepdim) + at::var(at::imag(self), dim, correction, keepdim);
-    out.copy_(kRoot ? parts.sqrt() : parts);
-    return out;
-  }
-  TORCH_CHECK(at::can_cast(self.scalar_type(), out.scalar_type()), "result type ", self.scalar_type(),
-              " can't be cast to the desired output type ", out.scalar_type());
+  const bool parts = at::isComplexType(self.scalar_type());
+  TORCH_CHECK(parts || at::can_cast(self.scalar_type(), out.scalar_type()), "result type ",
+              self.scalar_type(), " can't be cast to the desired output type ", out.scalar_type());
   at::native::resize_output(out, shape_from_dim_mask(self, mask, keepdim));
-  if (at::isComplexType(out.scalar_type())) {
+  if (!parts && at::isComplexType(out.scalar_type())) {
     if constexpr (kRoot) return out.copy_(at::std(self, dim, correction, keepdim));
     else return out.copy_(at::var(self, dim, correction, keepdim));
   }
   warn_degrees(kRoot ? "std" : "var", self, mask, correction);
-  Call call(op, self);
-  if (variance_into(call, self, mask, correction, kRoot, out, nullptr)) return out;
-  if constexpr (kRoot) return fallback<ATEN_OP2(std, correction_out)>(self, dim, correction, keepdim, out);
-  else return fallback<ATEN_OP2(var, correction_out)>(self, dim, correction, keepdim, out);
+  if (parts) return out.copy_(spread_of_parts<kRoot>(op, self, dim, correction, keepdim, mask));
+  return spread_into<kRoot>(op, self, dim, correction, keepdim, mask, out);
 }
 
 template <bool kRoot>
@@ -472,15 +486,12 @@ std::tuple<Tensor, Tensor> spread_mean(const Tensor& self, OptionalIntArrayRef d
   static Op op(kRoot ? "aten::std_mean.correction" : "aten::var_mean.correction");
   check_variance(kRoot ? "std_mean" : "var_mean", self);
   Mask mask = make_dim_mask(dim, self.dim());
-  if (at::isComplexType(self.scalar_type())) {
-    Tensor parts =
-        at::var(at::real(self), dim, correction, keepdim) + at::var(at::imag(self), dim, correction, keepdim);
-    return {kRoot ? parts.sqrt() : parts, at::mean(self, dim, keepdim)};
-  }
+  warn_degrees(kRoot ? "std_mean" : "var_mean", self, mask, correction);
+  if (at::isComplexType(self.scalar_type()))
+    return {spread_of_parts<kRoot>(op, self, dim, correction, keepdim, mask), at::mean(self, dim, keepdim)};
   auto sizes = shape_from_dim_mask(self, mask, keepdim);
   Tensor out = empty_like(self, sizes, self.scalar_type()),
          mean = empty_like(self, sizes, self.scalar_type());
-  warn_degrees(kRoot ? "std_mean" : "var_mean", self, mask, correction);
   Call call(op, self);
   if (variance_into(call, self, mask, correction, kRoot, out, &mean)) return {out, mean};
   if constexpr (kRoot) return fallback<ATEN_OP2(std_mean, correction)>(self, dim, correction, keepdim);
