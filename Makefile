@@ -3,7 +3,8 @@
 # make opdb   every dtype and sample of PyTorch's operator database; takes hours
 # make test-opencl  the conformance kit and PyTorch on chips/opencl; needs an OpenCL driver (apt: pocl-opencl-icd)
 # make bench  side by side with PyTorch's CPU device; writes benchmarks/RESULTS.md and OPERATORS.md
-# make bench-opencl  chips/opencl side by side with its driver, CLBlast (apt: libclblast1), sim and PyTorch's CPU device
+# make bench-opencl  chips/opencl side by side with its driver, CLBlast (apt: libclblast1), sim and PyTorch's CPU device;
+#             with PEER=DIR also with pytorch_dlprim, whose package pytorch_ocl is in DIR
 # make fuzz   random programs against the CPU, for FUZZ_SECONDS=1800
 # make lint   formatting and static checks alone, clang-tidy among them
 # make clean  remove what was built; the environment stays
@@ -91,7 +92,7 @@ bench: $(VENV)/installed
 bench-opencl: $(VENV)/installed $(VENV)/opencl
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S chips/opencl -B build-opencl -G Ninja > /dev/null
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build-opencl --target fl-opencl-benchmark
-	$(BIN)/python benchmarks/opencl.py --program build-opencl/fl-opencl-benchmark
+	$(BIN)/python benchmarks/opencl.py --program build-opencl/fl-opencl-benchmark $(PEER:%=--peer %)
 
 lint: $(VENV)/test-ready tidy
 	$(BIN)/ruff check .

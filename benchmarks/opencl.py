@@ -1,9 +1,10 @@
 """Measure the OpenCL chip beside its driver, CLBlast, the sim chip and PyTorch's CPU device, in one run.
 
-    python benchmarks/opencl.py --program PATH [--only REGEX] [--quick] [--out benchmarks/OPENCL.md]
+    python benchmarks/opencl.py --program PATH [--only REGEX] [--quick] [--peer DIR] [--out FILE]
 
 PATH is fl-opencl-benchmark, which chips/opencl builds: what needs no PyTorch is measured there.  Both sides
 take turns, and the median of the ratios is reported: of throughput, or of the host's time for a launch.
+DIR holds pytorch_ocl, the package that a build of pytorch_dlprim for this PyTorch makes.
 """
 
 from __future__ import annotations
@@ -105,12 +106,41 @@ def first_steps() -> None:
             )
 
 
+def resnet18(peer: str, steps: int) -> None:
+    """Forward and backward, against pytorch_dlprim on the same driver: two backends, two processes."""
+    measured = []
+    for device, modules, environment in (
+        ("opencl:0", [], {"FL_VISIBLE_DEVICES": "opencl"}),
+        ("ocl:0", ["pytorch_ocl"], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONPATH": peer}),
+    ):
+        out = subprocess.run(
+            [sys.executable, str(HERE / "resnet18.py"), device, str(steps), *modules],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        *times, norm = map(float, out.stdout.splitlines()[-1].split())
+        measured.append((statistics.median(times), norm))
+    (ours, norm), (theirs, norm_there) = measured
+    name = "ResNet-18 forward and backward, batch 8, 224×224, against pytorch_dlprim"
+    row(name, f"{ours * 1e3:.0f} ms", f"{theirs * 1e3:.0f} ms", f"{theirs / ours:.1f}", ">= 3")
+    row(
+        f"{name}: the first gradient's norm differs by",
+        f"{abs(norm / norm_there - 1):.1e}",
+        "",
+        "",
+        "<= 1e-4 relative",
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--program", required=True)
-    parser.add_argument("--only", default=".", help="which sections: bare, matmul, first, resnet, gpt")
+    parser.add_argument("--only", default=".", help="which sections: bare, matmul, first, resnet, gpt, peer")
+    parser.add_argument("--peer", help="the folder that pytorch_ocl is in")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--out", default=str(HERE / "OPENCL.md"))
     args = parser.parse_args()
@@ -130,6 +160,8 @@ def main() -> None:
         if wanted.search(name):
             training(f"{title}, against sim", make, 0.5, pairs, ("opencl", "sim"))
             training(f"{title}, against PyTorch's CPU", make, 0.5, pairs, ("opencl", "cpu"))
+    if args.peer and wanted.search("peer"):
+        resnet18(args.peer, 2 if args.quick else 4)
     if args.only == ".":
         write(Path(args.out), "make bench-opencl", "OpenCL chip", "the other")
 
