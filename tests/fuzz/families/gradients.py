@@ -49,9 +49,10 @@ def more_gradients(g):
     if (t.std(d, correction=0) > 1e-3 * t.abs().amax()).all():
         bodies.append(f"x.std({d})")
     if t.dim() == 4:
+        # Of channels-last images whose gradient lies otherwise the CPU's batch norm gives other values.
         bodies += ["F.max_pool2d(x, 2, padding=1)", "F.avg_pool2d(x, 1)", "F.interpolate(x, scale_factor=2, mode='bicubic')",
                    "F.interpolate(x, (3, 5), mode='bilinear', antialias=True)", f"F.conv2d(x, {inline(g, (2, t.shape[1], 2, 2), a)}, padding=1)",
-                   "F.pixel_shuffle(x.repeat(1, 4, 1, 1), 2)", "F.group_norm(x, 1, eps=1)", "F.batch_norm(x, None, None, training=True, eps=1)",
+                   "F.pixel_shuffle(x.repeat(1, 4, 1, 1), 2)", "F.group_norm(x, 1, eps=1)", "F.batch_norm(x.contiguous(), None, None, training=True, eps=1)",
                    "F.pad(x, (1, 1), mode='reflect')", "F.adaptive_avg_pool2d(x, 2)", "F.adaptive_max_pool2d(x, 2)", "F.unfold(x, 1)",
                    f"F.conv_transpose2d(x, {inline(g, (t.shape[1], 2, 2, 2), a)}, stride=2)",
                    f"F.grid_sample(x, {inline(g, (t.shape[0], 2, 2, 2), a)} * 0.7, align_corners=False)"] * 2  # fmt: skip
