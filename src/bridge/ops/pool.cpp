@@ -247,7 +247,8 @@ template <int N>
 Tensor adaptive(const Tensor& x, IntArrayRef output) {
   static Op op(N == 2 ? "aten::_adaptive_avg_pool2d" : "aten::_adaptive_avg_pool3d");
   auto sizes = adaptive_sizes<N>(x, output);
-  auto format = x.dim() == N + 2 ? x.suggest_memory_format() : at::MemoryFormat::Contiguous;
+  // PyTorch keeps the format of images, not of volumes.
+  auto format = x.dim() == 4 && N == 2 ? x.suggest_memory_format() : at::MemoryFormat::Contiguous;
   Tensor out = at::empty(sizes, x.options().memory_format(format));
   Call call(op, x);
   Window w;
