@@ -154,6 +154,7 @@ def cannot(error) -> bool:
         for words in (
             "not implemented for",
             "not supported for",
+            "Unsupported dtype",
             "Could not run",
             "does not support",
             "not yet supported",

@@ -459,8 +459,9 @@ Tensor& spread_out(const Tensor& self, OptionalIntArrayRef dim, const std::optio
   check_variance("std and var", self);
   Mask mask = make_dim_mask(dim, self.dim());
   const bool parts = at::isComplexType(self.scalar_type());
-  TORCH_CHECK(parts || at::can_cast(self.scalar_type(), out.scalar_type()), "result type ",
-              self.scalar_type(), " can't be cast to the desired output type ", out.scalar_type());
+  const ScalarType result = c10::toRealValueType(self.scalar_type());
+  TORCH_CHECK(at::can_cast(result, out.scalar_type()), "result type ", result,
+              " can't be cast to the desired output type ", out.scalar_type());
   at::native::resize_output(out, shape_from_dim_mask(self, mask, keepdim));
   if (!parts && at::isComplexType(out.scalar_type())) {
     if constexpr (kRoot) return out.copy_(at::std(self, dim, correction, keepdim));
