@@ -21,9 +21,9 @@ namespace ocl {
 // (FL_CHIP_SERIAL_LAUNCH), so that nobody else sets them in between.
 struct Kernel {
   cl_kernel handle = nullptr;
-  std::vector<cl_mem> buffers;  // by argument; null for values
+  std::vector<cl_mem> buffers;   // by argument; null for values
   std::vector<char> parameters;  // by value, in argument 0
-  uint64_t generation = 0;      // of the device's memory then
+  uint64_t generation = 0;       // of the device's memory then
 };
 
 // What a kernel is made of: OpenCL C and macros. Equal ones are compiled once.
