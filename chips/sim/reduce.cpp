@@ -382,6 +382,7 @@ bool squares(const fl_program* p, uint8_t type) {
 }  // namespace
 
 fl_status reduce(const fl_launch* launch, const fl_reduce_args* args) {
+  if (args->kind >= FL_REDUCE_COUNT) return FL_UNSUPPORTED;  // the kernels' own kinds begin there
   Header h;
   h.accumulate = args->accumulate;
   h.n_inputs = args->n_inputs, h.n_outputs = args->outputs ? uint8_t(args->n_outputs) : 0;

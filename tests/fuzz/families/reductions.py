@@ -73,7 +73,7 @@ def scan(g):
         a,
         kind="accumulated",
         terms=64 * count,
-        factors=count if name == "cumprod" else 1,
+        factors=count if name in ("cumprod", "cumsum") else 1,
     )
 
 
