@@ -54,7 +54,7 @@ class Formulas {
       Expr away = c + one_;
       // In a plane PyTorch's CPU kernels fuse this, as CUDA's do: among hundreds of points it shows.
       unnormalized_[d] = s.align_corners ? away * scale_[d]
-                         : s.axes == 2   ? apply(FL_OP_FMA, away, scale_[d], -half_)
+                         : s.axes == 2   ? apply(FL_OP_FMA, away, scale_[d], away.like(-0.5))
                                          : away * scale_[d] - half_;
       span_[d] = s.align_corners ? last_[d] : size;
       at_[d] = s.mode == Interpolation::Bicubic ? unnormalized_[d] : padded(unnormalized_[d], d);
@@ -194,7 +194,8 @@ bool over_grid(Call& call, const Problem& p, const fl_program* program, const st
   space.finish();
   fl_pointwise_args args{program, space.tensors(static_cast<int>(outputs.size())), space.tensors(),
                          p.scalars.data()};
-  return call.native(call.chip().op.pointwise, args, {space.tensors(), space.tensors(space.count() - 1)});
+  const fl_tensor* shown[] = {space.tensors(), space.tensors(space.count() - 1)};
+  return pointwise(call, args, shown, 2);
 }
 
 // Numbers and weights of all taps.  False: the chip cannot.
