@@ -123,8 +123,14 @@ OPERATORS: dict[str, Callable] = {
     "rfft": lambda t: torch.fft.rfft(t.a),
     "foreach add": lambda t: torch._foreach_add(t.list, 1.0),
 }
-# Why the chip is slower than 0.7 of the CPU, where it is.
+SLOW = 0.7  # of the CPU's throughput: measured twice more, the middle counts, and the table says why
+_WAKES = (
+    "in a row it is faster than the CPU's; alone, the stream's thread has to be woken for a few microseconds"
+)
 REASONS = {
+    "norm": _WAKES,
+    "mv": _WAKES,
+    "bfloat16 add": "blocks are widened, added and rounded in turn; the CPU's kernel does it in registers",
     "grid_sample": "four gathers and a weighted sum, which pass through memory; the CPU's kernel is one",
 }
 SIZES = {"small": (8, 4, 6), "medium": (256, 16, 28), "large": (1024, 32, 56)}  # n, channels, side
@@ -205,7 +211,11 @@ def main() -> None:
         ours, cpu = Tensors("fl", *SIZES[size]), Tensors("cpu", *SIZES[size])
         ratios = []
         for name in names:
-            o, c, ratio = measure(OPERATORS[name], ours, cpu, size == "small", chosen.quick)
+            runs = [measure(OPERATORS[name], ours, cpu, size == "small", chosen.quick)]
+            if size != "small" and runs[0][2] < SLOW:
+                # Is it the operator, or a bad moment of the machine?
+                runs += [measure(OPERATORS[name], ours, cpu, False, chosen.quick) for _ in range(2)]
+            o, c, ratio = sorted(runs, key=lambda run: run[2])[len(runs) // 2]
             ratios.append(ratio)
             rows[name].append(f"{ratio:.2f}")
             print(f"{size:8}{name:24}{1e6 * o:12.1f} µs{1e6 * c:12.1f} µs{ratio:8.2f}", flush=True)
@@ -236,7 +246,7 @@ def write(out: Path, sizes: list[str], rows: dict[str, list[str]], means: dict[s
         slow = [
             f"{ratio} ({s})"
             for s, ratio in zip(sizes, row, strict=True)
-            if s != "small" and float(ratio) < 0.7
+            if s != "small" and float(ratio) < SLOW
         ]
         if slow:
             lines.append(f"Below 0.7: {name}, {', '.join(slow)}: {REASONS.get(name, 'not explained')}.")
