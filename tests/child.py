@@ -8,6 +8,10 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from pathlib import Path
+
+BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parents[1] / "build"))
+TEMPLATE = str(BUILD / "chips" / "libfl_template.so")
 
 
 def run_child(code, check=True, timeout=240, **environment):
@@ -22,6 +26,11 @@ def run_child(code, check=True, timeout=240, **environment):
     if check:
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def run_beside_template(code, **settings):
+    """As run_child, with the template chip after sim: mandatory entries alone, and no float16."""
+    return run_child(code, **{"FL_CHIP_PATH": TEMPLATE, "FL_VISIBLE_DEVICES": "sim,template", **settings})
 
 
 # Forks for each line read, in a process that has imported torch and used no device.  The child goes on below

@@ -1,17 +1,13 @@
 """Autocast against the CUDA lists of this PyTorch, dtypes by what the chip declares, float32 precision."""
 
-import os
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
-from child import run_child
+from child import BUILD, run_beside_template, run_child
 from torch.testing._internal.autocast_test_lists import AutocastTestLists
 
 D = "fl:0"
-BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parent.parent / "build"))
-TEMPLATE = str(BUILD / "chips" / "libfl_template.so")  # stores bfloat16 and no float16
 
 
 def with_autocast(key):
@@ -154,13 +150,14 @@ def test_a_chip_without_float16(view):
         half = a.half() @ a.half()
         assert torch.equal(half.cpu(), (a.cpu().half() @ a.cpu().half()))
     """
-    how = {"FL_CHIP_PATH": TEMPLATE, "FL_DEVICE": "template:0", "FL_CUDA_VIEW": view}
-    first, second = run_child(code, **how).stdout.splitlines()
+    # The template stores bfloat16 and no float16.
+    how = {"FL_DEVICE": "template:0", "FL_CUDA_VIEW": view}
+    first, second = run_beside_template(code, **how).stdout.splitlines()
     if view == "0":
         assert first == "torch.float32" and "only supports dtypes of torch.bfloat16" in second
     else:
         assert first == "torch.float16" and not second
-    assert run_child(code, **how, FL_AUTOCAST_DTYPE="bfloat16").stdout == "torch.bfloat16\n\n"
+    assert run_beside_template(code, **how, FL_AUTOCAST_DTYPE="bfloat16").stdout == "torch.bfloat16\n\n"
 
 
 def test_float32_precision_is_never_less_than_asked():

@@ -1,13 +1,8 @@
 """Training that is resumed, numbers that are the same on every chip, checkpoints that load everywhere."""
 
-import os
-from pathlib import Path
 
 import pytest
-from child import run_child
-
-BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parent.parent / "build"))
-TEMPLATE = str(BUILD / "chips" / "libfl_template.so")
+from child import run_beside_template, run_child
 
 TRAINING = """
 import sys, torch
@@ -164,7 +159,7 @@ load(path, parts, "cuda")
 assert abs(steps(3, "cuda", *parts)) < 10
 """
     )
-    run_child(code, FL_CHIP_PATH=TEMPLATE, FL_DEVICE="template:0", FL_CUDA_VIEW="1", FL_SIM_DEVICES="1")
+    run_beside_template(code, FL_DEVICE="template:0", FL_CUDA_VIEW="1", FL_SIM_DEVICES="1")
 
 
 def test_the_same_seed_gives_the_same_numbers_on_every_chip():
@@ -191,4 +186,4 @@ def test_the_same_seed_gives_the_same_numbers_on_every_chip():
             else:
                 assert torch.equal(x, y), (i, x, y)
     """
-    run_child(code, FL_CHIP_PATH=TEMPLATE)
+    run_beside_template(code)

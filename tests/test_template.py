@@ -1,11 +1,9 @@
 """The template chip, mandatory entries alone, beside sim in one process: a GPT trains on it with the right losses."""
 
-import os
 from pathlib import Path
 
-from child import run_child
+from child import run_beside_template
 
-BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parent.parent / "build"))
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -47,7 +45,7 @@ def test_a_gpt_trains_on_mandatory_entries_alone():
         else:
             raise SystemExit("no error")
     """
-    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+    run_beside_template(code, timeout=200)
 
 
 def test_order_and_selection_are_composed():
@@ -78,7 +76,7 @@ def test_order_and_selection_are_composed():
             if isinstance(want, torch.Tensor):
                 torch.testing.assert_close(got.cpu(), want, equal_nan=True, msg=lambda m: f"result {n}: {m}")
     """
-    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+    run_beside_template(code, timeout=200)
 
 
 def test_windows_and_interpolation_on_mandatory_entries_alone():
@@ -112,7 +110,7 @@ def test_windows_and_interpolation_on_mandatory_entries_alone():
             got.backward(seed.to(got.device))
             torch.testing.assert_close(there.grad.cpu(), here.grad, rtol=1e-4, atol=1e-4, msg=lambda m: f"{name}: {m}")
     """
-    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+    run_beside_template(code, timeout=200)
 
 
 def test_optional_opcodes_are_formulas():
@@ -155,7 +153,7 @@ def test_optional_opcodes_are_formulas():
         got, want = torch.nextafter(there, other.to("template:0")).cpu(), torch.nextafter(normal, other)
         assert torch.equal(got.nan_to_num(7), want.nan_to_num(7))
     """
-    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+    run_beside_template(code, timeout=200)
 
 
 def test_dtypes_that_the_chip_lacks_move_and_convert():
@@ -204,7 +202,7 @@ def test_dtypes_that_the_chip_lacks_move_and_convert():
         for dtype, value in ((torch.half, 1.1), (torch.double, 0.1), (torch.cfloat, 1 - 2j), (torch.cdouble, 0.1j)):
             same(torch.full((3, 2), value, dtype=dtype, device="template:0"), torch.full((3, 2), value, dtype=dtype), dtype)
     """
-    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+    run_beside_template(code, timeout=200)
 
 
 def test_complex_numbers_are_pairs():
@@ -237,7 +235,7 @@ def test_complex_numbers_are_pairs():
         else:
             raise SystemExit("no error")
     """
-    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+    run_beside_template(code, timeout=200)
 
 
 def test_scatter_with_modes_that_the_chip_lacks():
@@ -272,4 +270,4 @@ def test_scatter_with_modes_that_the_chip_lacks():
         else:
             raise SystemExit("no error")
     """
-    run_child(code, timeout=200, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+    run_beside_template(code, timeout=200)

@@ -10,6 +10,7 @@
 #include <numbers>
 
 #include "bridge/iterator.h"
+#include "bridge/one_device.h"
 
 namespace fl::bridge {
 
@@ -150,12 +151,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   OUT(special_entr, out) OUT(special_erfcx, out) OUT(special_i0e, out) OUT(special_i1, out)
   OUT(special_i1e, out) OUT(special_log_ndtr, out) OUT(special_ndtri, out)
   OUT(renorm, out)
-  NATIVE(abs, out, abs_out)
+  ON_ONE_DEVICE(abs, out, abs_out)
   NATIVE0(angle, angle)
-  NATIVE(angle, out, angle_out)
+  ON_ONE_DEVICE(angle, out, angle_out)
   NATIVE(conj_physical, out, conj_physical_out)
   NATIVE(logical_not, out, logical_not_out)
-  NATIVE(nan_to_num, out, nan_to_num_out)
+  ON_ONE_DEVICE(nan_to_num, out, nan_to_num_out)
   NATIVE0(isnan, isnan)
   NATIVE0(logit, logit)
   NATIVE0(logit_, logit_)

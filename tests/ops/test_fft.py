@@ -1,12 +1,8 @@
-import os
-from pathlib import Path
-
 import pytest
 import torch
-from child import run_child
+from child import run_beside_template
 from family import DEVICE, assert_same, check, layouts, no_fallback, tensor, to_device
 
-BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parents[2] / "build"))
 COMPLEX = [torch.complex64, torch.complex128]
 LENGTHS = [1, 2, 3, 4, 5, 7, 8, 12, 13, 16, 31, 37, 60, 97, 128, 211, 1000, 1009]
 
@@ -167,7 +163,7 @@ def test_second_device():
 
 def test_from_matrix_products():
     """A chip without the entry: lengths that are one product, several, and a convolution."""
-    run_child(
+    run_beside_template(
         """
         import torch
         torch.fl.config.fallback = "error"
@@ -181,5 +177,4 @@ def test_from_matrix_products():
             torch.testing.assert_close(got.cpu(), torch.fft.rfft(x, dim=1), rtol=1e-4, atol=2e-5 * n**0.5)
             torch.testing.assert_close(torch.fft.irfft(got, n, dim=1).cpu(), x, rtol=1e-4, atol=1e-4)
         """,
-        FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"),
     )

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from family import check, no_fallback, tensor, to_device
+from family import DEVICE, check, no_fallback, tensor, to_device
 
 
 def test_bincount():
@@ -105,3 +105,19 @@ def test_edges_belong_to_the_right_bin():
     check(lambda x: torch.histogram(x, 10), x)
     check(lambda x: torch.histogram(x, 33, range=(0.0, 1.0)), x)
     check(lambda x, b: torch.histogram(x, b), x, torch.linspace(0, 1, 11))
+
+
+def test_operands_on_two_devices():
+    x, edges = torch.rand(20), torch.linspace(0, 1, 5)
+    for a, b in (("cpu", DEVICE), (DEVICE, "cpu"), (DEVICE, "fl:1")):
+        here, there = x.to(a), edges.to(b)
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.histogram(here, there)
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.histogram(here, 4, weight=x.to(b))
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.histogram(here, 4, out=(torch.empty(0, device=b), torch.empty(0, device=b)))
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.histogramdd(here.view(10, 2), [there, there])
+        with pytest.raises(RuntimeError, match="same device"):
+            torch.histogramdd(here.view(10, 2), [2, 2], weight=x[:10].to(b))

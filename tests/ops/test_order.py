@@ -257,6 +257,7 @@ def test_nonzero(dtype):
             check(lambda x: torch.nonzero(x, as_tuple=True), x)
             check(torch.argwhere, x)
             check(torch.nonzero_static, x, size=7)
+            assert torch.nonzero_static(to_device(x), size=7).stride() == (1, 7)
             check(lambda x: torch.nonzero_static(x, size=99, fill_value=5), x)
         for shape in [(), (0,), (2, 0, 3), (1,), (LARGE,)]:
             check(torch.nonzero, tensor(*shape, dtype=dtype))

@@ -1,13 +1,10 @@
-import os
-from pathlib import Path
 
 import pytest
 import torch
-from child import run_child
+from child import run_beside_template
 from family import no_fallback
 
 DEVICE = "fl:0"
-BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parent.parent.parent / "build"))
 
 
 def empty(*shape, dtype=torch.float32):
@@ -391,4 +388,4 @@ def test_the_same_on_every_chip():
         get = lambda d: torch.fl.get_rng_state(d)[8:].tolist()
         assert get("sim:0") == get("template:0"), "the generators moved on differently"
     """
-    run_child(code, timeout=100, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+    run_beside_template(code, timeout=100)

@@ -1,14 +1,11 @@
-import os
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
-from child import run_child
+from child import run_beside_template
 from family import assert_same, gradients, no_fallback, tensor, to_device
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parents[2] / "build"))
 CASES = [(torch.nn.LSTM, {}), (torch.nn.GRU, {}), (torch.nn.RNN, {}), (torch.nn.LSTM, {"num_layers": 2, "bidirectional": True}),
          (torch.nn.GRU, {"bias": False, "batch_first": True}), (torch.nn.LSTM, {"proj_size": 3}),
          (torch.nn.LSTM, {"bias": False, "batch_first": True, "bidirectional": True}),
@@ -212,7 +209,7 @@ def test_a_chip_without_the_dtype():
                 results.append([t.detach().cpu() for t in (y, x.grad, *(p.grad for p in module.parameters()))])
             torch.testing.assert_close(*results)
     """
-    run_child(code, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+    run_beside_template(code)
 
 
 def test_moving_a_layer_warns_of_nothing():

@@ -1,15 +1,11 @@
 """Embedding bags, segment reductions, index_reduce, and spmm composed on a chip of mandatory entries."""
 
-import os
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from child import run_child
+from child import run_beside_template
 from family import check, no_fallback, tensor, to_device
-
-BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parent.parent.parent / "build"))
 
 
 def index(*shape, high=10, seed=1, dtype=torch.int64):
@@ -288,4 +284,4 @@ def test_composed_on_mandatory_entries():
             torch.testing.assert_close(got.cpu(), want, equal_nan=True)
         print("composed")
     """
-    assert "composed" in run_child(code, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so")).stdout
+    assert "composed" in run_beside_template(code).stdout

@@ -1,14 +1,11 @@
 """Special functions against the CPU's, over wide arguments; those made of mandatory opcodes on the template chip too."""
 
-import os
-from pathlib import Path
 
 import pytest
 import torch
-from child import run_child
+from child import run_beside_template
 from family import DEVICE, check, no_fallback
 
-BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parent.parent.parent / "build"))
 BESSEL = [
     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_i0", "modified_bessel_i1",
     "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1",
@@ -147,4 +144,4 @@ def test_on_mandatory_opcodes():
             got = f(x.to("template:0"), n.to("template:0")).cpu()
             torch.testing.assert_close(got, f(x, n), rtol=1e-3, atol=1e-3)
     """
-    run_child(code, timeout=100, FL_CHIP_PATH=str(BUILD / "chips" / "libfl_template.so"))
+    run_beside_template(code, timeout=100)

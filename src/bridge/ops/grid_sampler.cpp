@@ -192,10 +192,7 @@ bool over_grid(Call& call, const Problem& p, const fl_program* program, const st
   for (int d = 0; d < p.sampler.axes; ++d) space.add(call.view(p.grid.select(2, d)));
   for (const Tensor& t : more) space.add(call.view(t));
   space.finish();
-  fl_pointwise_args args{program, space.tensors(static_cast<int>(outputs.size())), space.tensors(),
-                         p.scalars.data()};
-  const fl_tensor* shown[] = {space.tensors(), space.tensors(space.count() - 1)};
-  return pointwise(call, args, shown, 2);
+  return pointwise(call, program, space, static_cast<int>(outputs.size()), p.scalars.data());
 }
 
 // Numbers and weights of all taps.  False: the chip cannot.
@@ -267,8 +264,7 @@ bool sum_taps(Call& call, const Problem& p, const Tensor* sum, const std::vector
   for (const Tensor& t : picked) space.add(call.view(t));
   for (int k = 0; k < n; ++k) space.add(call.view(p.weight(first + k)));
   space.finish();
-  fl_pointwise_args args{program, space.tensors(1), space.tensors(), nullptr};
-  return call.native(call.chip().op.pointwise, args, {space.tensors(0), space.tensors(1)});
+  return pointwise(call, program, space, 1);
 }
 
 bool sample(Call& call, const Problem& p, const Tensor& input, const Tensor& out) {

@@ -9,7 +9,7 @@
 
 #include <ATen/OpMathType.h>
 
-#include "bridge/devices.h"
+#include "bridge/one_device.h"
 #include "bridge/ops/indexing.h"
 #include "program/expr.h"
 
@@ -196,46 +196,17 @@ Tensor bincount(const Tensor& self, const std::optional<Tensor>& weights, c10::S
   return at::zeros({bins}, values.options()).scatter_add_(0, index, values);
 }
 
-// PyTorch's functions go by the first operand's device, and would read others as if they were there.
-void check_with(const Op& op, const Tensor& self, const Tensor& t) { check_devices(op, {&self, &t}); }
-void check_with(const Op& op, const Tensor& self, const std::optional<Tensor>& t) {
-  check_devices(op, {&self, given(t)});
-}
-void check_with(const Op& op, const Tensor& self, at::TensorList list) {
-  for (const Tensor& t : list) check_devices(op, {&self, &t});
-}
-template <class T>
-void check_with(const Op&, const Tensor&, const T&) {}
-
-template <auto function>
-struct OnOneDevice;
-template <class R, class... Rest, R (*function)(const Tensor&, Rest...)>
-struct OnOneDevice<function> {
-  static R run(const Tensor& self, Rest... rest) {
-    static Op op("aten::histogram");
-    (check_with(op, self, rest), ...);
-    return function(self, std::forward<Rest>(rest)...);
-  }
-};
-
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("bincount", bincount);
   m.impl("histc", histc);
   m.impl("histc.out", histc_out);
-#define IMPL(name, overload, function) \
-  m.impl(#name "." #overload,          \
-         OnOneDevice<static_cast<at::_ops::name##_##overload::schema*>(&at::native::function)>::run);
-#define IMPL1(name, function) \
-  m.impl(#name, OnOneDevice<static_cast<at::_ops::name::schema*>(&at::native::function)>::run);
-  IMPL(histogram, bin_ct, histogram)
-  IMPL(histogram, bin_ct_out, histogram_out)
-  IMPL(histogram, bins_tensor, histogram)
-  IMPL(histogram, bins_tensor_out, histogram_out)
-  IMPL1(_histogramdd_bin_edges, histogramdd_bin_edges)
-  IMPL1(_histogramdd_from_bin_cts, _histogramdd)
-  IMPL1(_histogramdd_from_bin_tensors, _histogramdd)
-#undef IMPL
-#undef IMPL1
+  ON_ONE_DEVICE(histogram, bin_ct, histogram)
+  ON_ONE_DEVICE(histogram, bin_ct_out, histogram_out)
+  ON_ONE_DEVICE(histogram, bins_tensor, histogram)
+  ON_ONE_DEVICE(histogram, bins_tensor_out, histogram_out)
+  ON_ONE_DEVICE0(_histogramdd_bin_edges, histogramdd_bin_edges)
+  ON_ONE_DEVICE0(_histogramdd_from_bin_cts, _histogramdd)
+  ON_ONE_DEVICE0(_histogramdd_from_bin_tensors, _histogramdd)
 }
 
 }  // namespace

@@ -449,6 +449,8 @@ Tensor& solve_triangular_out(const Tensor& a, const Tensor& b, bool upper, bool 
                              Tensor& out) {
   static Op op("aten::linalg_solve_triangular");
   if (a.device() != b.device()) throw_mixed_devices(op, a.device(), b.device());
+  TORCH_CHECK(out.scalar_type() == a.scalar_type(), "linalg.solve_triangular: expected out= of dtype ",
+              a.scalar_type(), ", got ", out.scalar_type());
   if (out.is_conj() || out.is_neg()) {
     // PyTorch would hand on the memory behind the view, and a matrix that makes up for it.
     Tensor plain = at::linalg_solve_triangular(a, b, upper, left, unit);

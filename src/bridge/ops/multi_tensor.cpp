@@ -65,9 +65,9 @@ bool MultiTensor::run(const fl_program* program, c10::ArrayRef<fl_scalar> shared
     fl_scalar scalars[FL_MAX_SCALARS];
     auto end = std::copy(shared.begin(), shared.end(), scalars);
     std::copy_n(scalars_.begin() + i * n_scalars_, n_scalars_, end);
-    fl_pointwise_args args{program, inputs_.data() + i * n_inputs_, outputs_.data() + i * n_outputs_,
-                           scalars};
-    if (!call_.native(call_.chip().op.pointwise, args, {args.outputs})) {
+    const fl_pointwise_args args{program, inputs_.data() + i * n_inputs_, outputs_.data() + i * n_outputs_,
+                                 scalars};
+    if (!pointwise(call_, args, &args.outputs, 1)) {
       if (i == 0) return false;
       throw_refused(call_, "a program that it took a moment ago", to_scalar_type(args.outputs->dtype));
     }

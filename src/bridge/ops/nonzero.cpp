@@ -118,7 +118,9 @@ Tensor& nonzero_static_out(const Tensor& self, int64_t size, int64_t fill, Tenso
   return out;
 }
 Tensor nonzero_static(const Tensor& self, int64_t size, int64_t fill) {
-  Tensor out = empty_like(self, {0}, at::kLong);
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  // A column for each dimension, as nonzero's and as PyTorch predicts for all but the CPU.
+  Tensor out = empty_on(self.device(), {size, self.dim()}, {1, size}, at::kLong);
   return nonzero_static_out(self, size, fill, out);
 }
 

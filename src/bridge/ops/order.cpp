@@ -97,8 +97,8 @@ bool exchange_step(Call& call, const fl_program* program, const Tensor& values, 
   add(values), add(places), add(new_values), add(new_places);
   space.finish(Order::kKeep);
   fl_scalar length = scalar_i(n);
-  fl_pointwise_args args{program, space.tensors(), space.tensors(4), &length};
-  return call.native(call.chip().op.pointwise, args, {space.tensors(0), space.tensors(2)});
+  const fl_tensor* shown[] = {space.tensors(0), space.tensors(2)};
+  return pointwise(call, {program, space.tensors(), space.tensors(4), &length}, shown, 2);
 }
 
 bool sort_composed(Call& call, const Tensor& in, int64_t dim, bool descending, const Tensor* values,

@@ -103,8 +103,9 @@ void add_reversed(Call& call, const Tensor& to, const Tensor& from, const at::Di
   space.add(call.view(to));
   add_reversed(space, call, from, dims);
   space.finish();
-  fl_pointwise_args args{program, space.tensors(), space.tensors(), nullptr};
-  if (!call.native(call.chip().op.pointwise, args, {space.tensors(0), space.tensors(1)}))
+  // The first tensor is read and written.
+  const fl_tensor* shown[] = {space.tensors(0), space.tensors(1)};
+  if (!pointwise(call, {program, space.tensors(), space.tensors(), nullptr}, shown, 2))
     throw_refused(call, "addition", to.scalar_type());
 }
 

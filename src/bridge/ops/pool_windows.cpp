@@ -86,8 +86,7 @@ bool divide_by_count(Call& call, const Window& w, const Tensor& in, IntArrayRef 
   space.add(call.view(out));
   space.add(call.view(in));
   space.finish(Order::kKeep);
-  fl_pointwise_args args{program, space.tensors(1), space.tensors(), scalars.data()};
-  return call.native(call.chip().op.pointwise, args, {space.tensors(0), space.tensors(1)});
+  return pointwise(call, program, space, 1, scalars.data());
 }
 
 bool average(Call& call, const Window& w, const Tensor& x, const Tensor& y) {

@@ -137,6 +137,12 @@ bool pointwise(Call& call, const fl_pointwise_args& args, const fl_tensor* const
   return launch_lowered(call, *lowered, args, shown, n_shown);
 }
 
+bool pointwise(Call& call, const fl_program* program, const Space& space, int n_outputs,
+               const fl_scalar* scalars) {
+  const fl_tensor* shown[] = {space.tensors(), space.tensors(space.count() - 1)};
+  return pointwise(call, {program, space.tensors(n_outputs), space.tensors(), scalars}, shown, 2);
+}
+
 bool run_program(Call& call, const fl_program* program, std::initializer_list<const Tensor*> outputs,
                  std::initializer_list<const Tensor*> inputs, std::initializer_list<fl_scalar> scalars,
                  Order order) {
@@ -146,10 +152,7 @@ bool run_program(Call& call, const fl_program* program, std::initializer_list<co
   for (const Tensor* t : outputs) space.add(call.view(*t));
   for (const Tensor* t : inputs) space.add(call.view(*t));
   if (!space.finish(order)) return false;
-  fl_pointwise_args args{program, space.tensors(static_cast<int>(outputs.size())), space.tensors(),
-                         scalars.begin()};
-  const fl_tensor* shown[] = {space.tensors(), space.tensors(space.count() - 1)};
-  return pointwise(call, args, shown, 2);
+  return pointwise(call, program, space, static_cast<int>(outputs.size()), scalars.begin());
 }
 
 void fill_step(const Tensor& to, const at::Scalar& value) {

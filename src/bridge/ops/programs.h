@@ -103,6 +103,9 @@ inline fl_scalar scalar_i(int64_t value) {
 // A launch of the pointwise entry; what the chip's instructions do not cover is rewritten in those that it
 // has (program/lower.h), and counts as composed.  False: the chip cannot.
 bool pointwise(Call& call, const fl_pointwise_args& args, const fl_tensor* const* shown, int n_shown);
+// The same over a finished space, whose first tensors are the outputs.
+bool pointwise(Call& call, const fl_program* program, const Space& space, int n_outputs,
+               const fl_scalar* scalars = nullptr);
 
 // Run the program over the shape of the first output; inputs are broadcast to
 // it.  Nothing happens when it is empty.  False: the chip cannot.

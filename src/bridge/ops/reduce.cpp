@@ -14,6 +14,7 @@
 #include <ATen/ops/prod_meta.h>
 #include <ATen/ops/sum_meta.h>
 
+#include "bridge/devices.h"
 #include "bridge/ops/reduction.h"
 
 namespace fl::bridge {
@@ -457,6 +458,7 @@ Tensor& spread_out(const Tensor& self, OptionalIntArrayRef dim, const std::optio
                    bool keepdim, Tensor& out) {
   static Op op(kRoot ? "aten::std.correction_out" : "aten::var.correction_out");
   check_variance("std and var", self);
+  check_devices(op, {&self, &out});
   Mask mask = make_dim_mask(dim, self.dim());
   const bool parts = at::isComplexType(self.scalar_type());
   const ScalarType result = c10::toRealValueType(self.scalar_type());

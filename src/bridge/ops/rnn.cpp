@@ -25,9 +25,7 @@ class Step {
   bool run(const fl_program* program) {
     if (space_.numel() == 0) return true;
     space_.finish();
-    fl_pointwise_args args{program, space_.tensors(n_outputs_), space_.tensors(), nullptr};
-    return call_.native(call_.chip().op.pointwise, args,
-                        {space_.tensors(), space_.tensors(space_.count() - 1)});
+    return pointwise(call_, program, space_, n_outputs_);
   }
 
  private:
