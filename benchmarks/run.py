@@ -81,7 +81,7 @@ def small_operators(quick: bool) -> None:
             a, b = torch.ones(16, device=device), torch.ones(16, device=device)
             calls[device] = make(a, b)
             host_ns(calls[device], 2000)
-        pairs = [(host_ns(calls["fl"], 4000), host_ns(calls["cpu"], 4000)) for _ in range(5 if quick else 15)]
+        pairs = [(host_ns(calls["fl"], 4000), host_ns(calls["cpu"], 4000)) for _ in range(5 if quick else 45)]
         ratio = statistics.median(o / c for o, c in pairs)
         ours, theirs = (statistics.median(p[i] for p in pairs) for i in (0, 1))
         row(

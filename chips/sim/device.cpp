@@ -29,7 +29,6 @@ namespace {
 
 constexpr int kMaxDevices = 64;
 constexpr uint64_t kAlignment = 512;  // what is promised; allocations start on pages
-constexpr uint64_t kLargePage = 2 << 20;
 constexpr uint64_t kSmallestMemory = 1 << 20;
 
 uint64_t host_memory() {

@@ -15,6 +15,8 @@
 
 namespace sim {
 
+constexpr size_t kLargePage = 2 << 20;
+
 // Addresses in use and free, best fit first, coalescing.  Locks itself: the host
 // caches above it, so it is called rarely.
 class Ranges {

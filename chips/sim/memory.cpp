@@ -96,7 +96,6 @@ size_t Ranges::free_bytes() const {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kLargePage = 2 << 20;
 size_t pages(size_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 
 fl_status allocate(int32_t index, size_t bytes, void** out) {

@@ -2,6 +2,7 @@
 #include "stream.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <csignal>
 #include <cstdio>
@@ -57,6 +58,28 @@ void Stream::add_fault(fl_status status, uint64_t tag, const char* text) {
   faulted.store(true, std::memory_order_release);
 }
 
+// A large one is a mapping of its own, in large pages: rows that lie pages apart would miss the TLB at each
+// step. What malloc has at hand is in small ones.
+Stream::Chunk::Chunk(size_t size) : data(nullptr), bytes(size), used(0) {
+  if (size < kLargePage) {
+    data = static_cast<char*>(std::aligned_alloc(64, size));
+    if (!data) throw std::bad_alloc();
+    return;
+  }
+  bytes = (size + kLargePage - 1) & ~(kLargePage - 1);
+  void* at = mmap(nullptr, bytes + kLargePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw std::bad_alloc();
+  auto* first = static_cast<char*>(at);
+  data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(at) + kLargePage - 1) & ~(kLargePage - 1));
+  if (data != first) munmap(first, static_cast<size_t>(data - first));
+  if (data != first + kLargePage) munmap(data + bytes, static_cast<size_t>(first + kLargePage - data));
+  madvise(data, bytes, MADV_HUGEPAGE);
+}
+void Stream::Chunk::free() {
+  if (bytes < kLargePage) std::free(data);
+  else munmap(data, bytes);
+}
+
 void Stream::reset_scratch() {
   // Several chunks become one of their sum, so a steady job needs one allocation ever.
   constexpr size_t kKept = 256 << 20;
@@ -68,11 +91,13 @@ void Stream::reset_scratch() {
   size_t sum = 0;
   for (Chunk& c : chunks) {
     sum += c.bytes;
-    std::free(c.data);
+    c.free();
   }
   chunks.clear();
-  if (sum > kKept) return;
-  if (auto* data = static_cast<char*>(std::aligned_alloc(64, sum))) chunks.push_back({data, sum, 0});
+  try {
+    if (sum <= kKept) chunks.emplace_back(sum);
+  } catch (const std::bad_alloc&) {  // the job that needs it will say so
+  }
 }
 
 void Stream::run(Record& record) {
@@ -220,10 +245,7 @@ void* Context::scratch(size_t bytes) {
   std::lock_guard<SpinLock> guard(stream.scratch_lock);
   auto& chunks = stream.chunks;
   if (chunks.empty() || chunks.back().bytes - chunks.back().used < bytes) {
-    size_t size = bytes < kSmallest ? kSmallest : bytes;
-    auto* data = static_cast<char*>(std::aligned_alloc(64, size));
-    if (!data) throw std::bad_alloc();
-    chunks.push_back({data, size, 0});
+    chunks.emplace_back(bytes < kSmallest ? kSmallest : bytes);
   }
   auto& chunk = chunks.back();
   void* out = chunk.data + chunk.used;

@@ -51,13 +51,15 @@ struct Stream {
   struct Chunk {
     char* data;
     size_t bytes, used;
+    explicit Chunk(size_t size);  // throws std::bad_alloc
+    void free();
   };
   std::vector<Chunk> chunks;
 
   explicit Stream(Device* d) : device(d), ring(static_cast<char*>(std::aligned_alloc(64, kRingBytes))) {}
   ~Stream() {
     std::free(ring);
-    for (Chunk& c : chunks) std::free(c.data);
+    for (Chunk& c : chunks) c.free();
   }
   void retain() { references.fetch_add(1, std::memory_order_relaxed); }
   void release() {

@@ -80,11 +80,20 @@ def test_in_place_addmm():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.complex64])
 def test_vectors(dtype):
     with no_fallback():
-        for m in (tensor(4, 6, dtype=dtype), tensor(6, 4, dtype=dtype).t(), tensor(4, 12, dtype=dtype)[:, ::2]):
+        for m in (
+            tensor(4, 6, dtype=dtype),
+            tensor(6, 4, dtype=dtype).t(),
+            tensor(4, 12, dtype=dtype)[:, ::2],
+        ):
             check(torch.mv, m, tensor(6, dtype=dtype))
             check(torch.mv, m, tensor(12, dtype=dtype)[::2])
             check(lambda m, v: torch.mv(m.conj(), v.conj()), m, tensor(6, dtype=dtype))
-        check(lambda m, v, o: torch.mv(m, v, out=o), tensor(4, 6, dtype=dtype), tensor(6, dtype=dtype), torch.zeros(4, dtype=dtype))
+        check(
+            lambda m, v, o: torch.mv(m, v, out=o),
+            tensor(4, 6, dtype=dtype),
+            tensor(6, dtype=dtype),
+            torch.zeros(4, dtype=dtype),
+        )
         check(torch.dot, tensor(9, dtype=dtype), tensor(9, dtype=dtype, seed=2))
         check(torch.vdot, tensor(9, dtype=dtype), tensor(9, dtype=dtype, seed=2))
         check(torch.dot, tensor(18, dtype=dtype)[::2], tensor(9, dtype=dtype, seed=2))
@@ -116,7 +125,11 @@ def test_one_row_or_one_column(dtype, n, k):
     bound = {torch.float16: 2e-2, torch.bfloat16: 2e-1}.get(dtype, 1e-4)
     x, bias = tensor(k, dtype=dtype, seed=1), tensor(n, dtype=dtype, seed=2)
     with no_fallback():
-        for m in (tensor(n, k, dtype=dtype), tensor(k, n, dtype=dtype).t(), tensor(n, 2 * k, dtype=dtype)[:, ::2]):
+        for m in (
+            tensor(n, k, dtype=dtype),
+            tensor(k, n, dtype=dtype).t(),
+            tensor(n, 2 * k, dtype=dtype)[:, ::2],
+        ):
             check(torch.mv, m, x, atol=bound, rtol=bound)
             check(torch.mm, x[None], m.t(), atol=bound, rtol=bound)
             check(torch.mm, m, x[:, None], atol=bound, rtol=bound)
@@ -124,6 +137,26 @@ def test_one_row_or_one_column(dtype, n, k):
             check(torch.nn.functional.linear, x[None], m, bias, atol=bound, rtol=bound)
         check(torch.bmm, tensor(3, 1, k, dtype=dtype), tensor(3, k, n, dtype=dtype), atol=bound, rtol=bound)
         check(torch.bmm, tensor(3, n, k, dtype=dtype), tensor(3, k, 1, dtype=dtype), atol=bound, rtol=bound)
+
+
+# Rows a multiple of half a page apart, which the sim chip copies where the other operand has 8 to 384 rows.
+@pytest.mark.parametrize(
+    "m, k, n", [(7, 70, 512), (8, 64, 512), (130, 70, 1024), (384, 65, 512), (385, 64, 512), (33, 100, 1)]
+)
+def test_rows_that_share_sets_of_the_cache(m, k, n):
+    a, b, many = tensor(m, k), tensor(k, n), tensor(3, k, n)
+    wide = tensor(k, 1024)[:, :n]
+    for right in (b, wide):
+        check(torch.mm, a, right)
+        check(lambda a, b: b.t() @ a.t(), a, right)
+    check(torch.bmm, tensor(3, m, k), many)
+    check(lambda a, b: torch.bmm(b.transpose(1, 2), a.transpose(1, 2)), tensor(3, m, k), many)
+    check(lambda a, b: torch.bmm(a, b.expand(3, -1, -1)), tensor(3, m, k), wide)
+    check(lambda a, b: torch.bmm(a.expand(3, -1, -1), b), a, many)
+    check(lambda c, a, b: c.addmm_(a, b, alpha=0.5, beta=2), tensor(m, n), a, b)
+    square = to_device(tensor(512, 512)[:384])
+    want = square[:, :384] @ square.clone()
+    assert torch.equal(torch.mm(square[:, :384], square, out=square), want)
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8), (2, 3, 5, 8), (8,), (0, 8)])
@@ -151,7 +184,9 @@ def test_addr(dtype):
                 check(torch.addr, x, a, b, **kwargs)
                 check(lambda c, a, b: c.addr_(a, b, **kwargs), x, a, b)
             check(torch.addr, c[:1, :1], a, b, **kwargs)
-            check(lambda c, a, b, o: torch.addr(c, a, b, out=o, **kwargs), c, a, b, torch.zeros(0, dtype=dtype))
+            check(
+                lambda c, a, b, o: torch.addr(c, a, b, out=o, **kwargs), c, a, b, torch.zeros(0, dtype=dtype)
+            )
             check(torch.addr, tensor(0, 4, dtype=dtype), tensor(0, dtype=dtype), b, **kwargs)
         if dtype.is_floating_point:
             check(torch.addr, torch.full((3, 4), float("nan"), dtype=dtype), a, b, beta=0)
@@ -189,7 +224,11 @@ def test_errors():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_out_dtype(dtype):
     # PyTorch's CPU device has no kernel for these: halves are multiplied into float32.
-    a, b, c = tensor(2, 5, 40, dtype=dtype), tensor(2, 40, 3, dtype=dtype, seed=1), tensor(3, dtype=dtype, seed=2)
+    a, b, c = (
+        tensor(2, 5, 40, dtype=dtype),
+        tensor(2, 40, 3, dtype=dtype, seed=1),
+        tensor(3, dtype=dtype, seed=2),
+    )
     there = to_device((a, b, c))
     products = {
         "mm": (lambda a, b, c, **k: torch.mm(a[0], b[0], **k), (5, 3)),
@@ -209,7 +248,9 @@ def test_out_dtype(dtype):
         with pytest.raises(RuntimeError, match="out_dtype must be the same as input dtype or fp32"):
             product(*there, out_dtype=torch.float64)
         with pytest.raises(RuntimeError, match="out_dtype must be the same as the dtype of the provided out"):
-            product(*there, out_dtype=torch.float32, out=torch.empty(shape, device="fl:0", dtype=torch.float64))
+            product(
+                *there, out_dtype=torch.float32, out=torch.empty(shape, device="fl:0", dtype=torch.float64)
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -221,7 +262,10 @@ def test_grouped_mm(dtype):
         return F.grouped_mm(a, b, offs=ends)
 
     transposed = tensor(16, 12, dtype=dtype).t()  # PyTorch refuses strides that are no multiples of 16 bytes
-    for a in (tensor(12, 16, dtype=dtype), transposed if dtype.itemsize == 4 else tensor(12, 32, dtype=dtype)[:, 16:]):
+    for a in (
+        tensor(12, 16, dtype=dtype),
+        transposed if dtype.itemsize == 4 else tensor(12, 32, dtype=dtype)[:, 16:],
+    ):
         for b in (tensor(3, 16, 8, dtype=dtype), tensor(3, 8, 16, dtype=dtype).transpose(1, 2)):
             with no_fallback():
                 check(product, a.requires_grad_(), b.requires_grad_(), ends, grad=True)
