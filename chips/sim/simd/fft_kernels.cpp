@@ -345,14 +345,17 @@ struct Parts {
 };
 template <class V, class A>
 SIM_INLINE Parts<V> parts_at(const A* x, int64_t i) {
-  Parts<V> c;
-  __builtin_memcpy(&c, x + i * int64_t(sizeof c / sizeof(A)), sizeof c);
+  x += i * int64_t(sizeof(Parts<V>) / sizeof(A));
+  Parts<V> c;  // part by part: as a whole it would pass through the stack
+  __builtin_memcpy(&c.re, x, sizeof(V));
+  __builtin_memcpy(&c.im, x + sizeof(V) / sizeof(A), sizeof(V));
   return c;
 }
 template <class V, class A>
 SIM_INLINE void put_parts(A* x, int64_t i, V re, V im) {
-  const Parts<V> c = {re, im};
-  __builtin_memcpy(x + i * int64_t(sizeof c / sizeof(A)), &c, sizeof c);
+  x += i * int64_t(sizeof(Parts<V>) / sizeof(A));
+  __builtin_memcpy(x, &re, sizeof(V));
+  __builtin_memcpy(x + sizeof(V) / sizeof(A), &im, sizeof(V));
 }
 
 template <class A, class V>
