@@ -1,6 +1,7 @@
 // Matrix products.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "block.h"
 #include "chip.h"
@@ -84,6 +85,39 @@ std::string definitions(const Device& device, uint8_t dtype, Way way, const Plan
   return t;
 }
 
+// Into how many blocks the rows and the columns of m × n are cut. A block's sums and both operands take a
+// mebibyte of the cache. Every unit has some blocks, all as many as others where that costs no more than it
+// brings: packing a number takes the time of some 12 products.
+std::pair<int64_t, int64_t> cut(int64_t batch, int64_t m, int64_t n, int64_t units) {
+  int64_t across = (m + 191) / 192, along = (n + 383) / 384;
+  while (batch * across * along < 4 * units && m * n / (across * along) > 8192) {
+    if (m / across > n / along) ++across;
+    else ++along;
+  }
+  const int64_t wanted = std::min(batch * across * along, 4 * units);
+  std::pair<int64_t, int64_t> best{across, along};
+  double least = 1e30;
+  for (int64_t down = across; down < across + 3; ++down)
+    for (int64_t right = std::max<int64_t>(1, along - 1); right < along + 3; ++right) {
+      const int64_t blocks = batch * down * right, rounds = (blocks + units - 1) / units;
+      if (blocks < wanted || (n + right - 1) / right > 384) continue;
+      const double waiting = static_cast<double>(rounds * units) / static_cast<double>(blocks);
+      const double packed = static_cast<double>(down) / static_cast<double>(m) +
+                            static_cast<double>(right) / static_cast<double>(n);
+      const double cost = waiting * (1 + 12 * packed);
+      if (cost < least) least = cost, best = {down, right};
+    }
+  return best;
+}
+
+// A few groups a unit, whose memory it then finds in its cache; where possible with as many blocks each.
+int64_t groups_for(int64_t blocks, int64_t units) {
+  const int64_t most = std::min(blocks, 4 * units);
+  for (int64_t groups = most; groups >= 2 * units; --groups)
+    if (blocks % groups == 0 && groups % units == 0) return groups;
+  return most;
+}
+
 struct Launcher {
   const fl_launch* launch;
   Device& device;
@@ -142,17 +176,11 @@ struct Launcher {
       const Block block = block_of(device, register_bytes(reg));
       const int64_t row_panels = (m + block.rows - 1) / block.rows,
                     column_panels = (n + block.columns() - 1) / block.columns();
-      // A block's sums and both operands take a mebibyte of the cache. Every unit has some blocks.
-      int64_t across = (m + 191) / 192, along = (n + 383) / 384;
-      while (batch * across * along < int64_t{4} * device.info.units && m * n / (across * along) > 8192) {
-        if (m / across > n / along) ++across;
-        else ++along;
-      }
+      auto [across, along] = cut(batch, m, n, device.info.units);
       p.block_m = (row_panels + across - 1) / across * block.rows;
       p.block_n = (column_panels + along - 1) / along * block.columns();
       across = (m + p.block_m - 1) / p.block_m, along = (n + p.block_n - 1) / p.block_n;
-      shape = {static_cast<size_t>(std::min<int64_t>(batch * across * along, int64_t{4} * device.info.units)),
-               1};
+      shape = {static_cast<size_t>(groups_for(batch * across * along, device.info.units)), 1};
       const int64_t depth = std::min(k, kDepth);
       p.own_bytes = (p.block_m * p.block_n + depth * (p.block_m + p.block_n)) * register_bytes(reg);
       if (fl_status status = host()->scratch(launch, static_cast<size_t>(p.own_bytes) * shape.groups, &own))

@@ -127,15 +127,14 @@ Source generate(const Plan& plan, const Layout& layout) {
     return d;
   };
   t += "#ifdef PROCESSOR\n"
-       "  const long groups = get_num_groups(0), chunk = (p.n + groups - 1) / groups;\n"
-       "  long row = get_group_id(0) * chunk;\n"
-       "  const long end = min(p.n, row + chunk);\n"
+       "  long row = FIRST_UNIT(p.n);\n"
+       "  const long end = END_UNIT(p.n);\n"
        "  while (row < end) {\n" +
        decode("row") + "    const long m = min(" + size[R - 1] + " - c" + number(R - 1) + ", end - row);\n";
   // No point reads what another writes: an output is exactly an input, or apart from all.
   t += "#pragma clang loop vectorize(assume_safety)\n    for (long j = 0; j < m; ++j) {\n" + body +
        "    }\n    row += m;\n  }\n#else\n"
-       "  for (long row = get_global_id(0); row < p.n; row += get_global_size(0)) {\n" +
+       "  UNITS(row, p.n) {\n" +
        decode("row") + "    const long j = 0;\n" + body + "  }\n#endif\n}\n";
   return {t, "", "points"};
 }

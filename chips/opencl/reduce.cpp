@@ -264,13 +264,8 @@ Source generate(const Form& f, bool fp64) {
     return g + name + ".value = acc[l];";
   };
 
-  t += "#ifdef PROCESSOR\n#define UNITS(n) const long groups = get_num_groups(0), chunk = ((n) + groups - 1) "
-       "/ groups, begin = get_group_id(0) * chunk, end = min((long)(n), begin + chunk); for (long unit = "
-       "begin; unit < end; ++unit)\n"
-       "#else\n#define UNITS(n) for (long unit = get_global_id(0); unit < (n); unit += "
-       "get_global_size(0))\n#endif\n";
   t += "__kernel void reduce(" + arguments + ") {\n" + prologue +
-       "  UNITS(p.cells * p.parts) {\n    const long cell = unit / p.parts, piece = unit % p.parts;\n" +
+       "  UNITS(unit, p.cells * p.parts) {\n    const long cell = unit / p.parts, piece = unit % p.parts;\n" +
        decode_outer();
   t += "    const long size = (p.n + p.parts - 1) / p.parts, until = min(p.n, (piece + 1) * size);\n" +
        start_lanes;
@@ -326,7 +321,7 @@ Source generate(const Form& f, bool fp64) {
   t += "  }\n}\n";
   if (f.split) {
     t += "__kernel void join_parts(" + arguments + ") {\n" + prologue +
-         "  UNITS(p.cells) {\n    const long cell = unit;\n" + decode_outer();
+         "  UNITS(unit, p.cells) {\n    const long cell = unit;\n" + decode_outer();
     t += std::string("    ") + (f.across ? lanes_loop : "const long l = 0;") +
          " {\n      Acc done = start(); for (long k = 0; k < p.parts; ++k) done = join(done, part[(" +
          (f.across ? "cell * LANES + l" : "cell") + ") * p.parts + k]);\n" + result + "    }\n  }\n}\n";

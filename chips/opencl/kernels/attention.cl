@@ -48,10 +48,6 @@ typedef struct {
 #define KEYS 64
 #define COLUMNS (16 * VECTORS)
 #define PADDED(n) (((n) + COLUMNS - 1) / COLUMNS * COLUMNS)
-#define UNITS(n)                                                                                                   \
-  const long groups = get_num_groups(0), chunk = ((n) + groups - 1) / groups, begin = get_group_id(0) * chunk;     \
-  const long end = min((long)(n), begin + chunk);                                                                  \
-  for (long unit = begin; unit < end; ++unit)
 
 // s [ROWS][VECTORS] += a [ROWS][depth] · COLUMNS of b.
 #define PRODUCT(a, a_row, b, b_row, depth)                                                                  \
@@ -103,7 +99,7 @@ static void pack(const P* p_, int t, __global const uchar* from, long heads, lon
                  __global uchar* work) {
   const P p = *p_;
   const long blocks = padded / COLUMNS, row = PADDED(width);
-  UNITS(p.batch * heads * blocks) {
+  UNITS(unit, p.batch * heads * blocks) {
     const long block = unit % blocks, head = unit / blocks, b = head / heads, h = head % heads;
     __global CT* panel = (__global CT*)(work + p.panels[t]) + (head * padded + block * COLUMNS) * width;
     __global CT* rows = (__global CT*)(work + p.rows[t]) + (head * padded + block * COLUMNS) * row;
@@ -135,7 +131,7 @@ __kernel void attention(const P p, int stage, ARGUMENTS) {
   }
   const long blocks = (p.l + ROWS - 1) / ROWS, width = PADDED(p.ev);
   CT query[ROWS * MOST], made[ROWS * MOST], tile[ROWS * KEYS], high[ROWS], sum[ROWS], factor[ROWS];
-  UNITS(p.batch * p.heads * blocks) {
+  UNITS(unit, p.batch * p.heads * blocks) {
     const long head = unit / blocks, b = head / p.heads, h = head % p.heads, l0 = unit % blocks * ROWS;
     const long kv = b * p.kv_heads + h / (p.heads / p.kv_heads);
     __global const CT* panels = (__global const CT*)(work + p.panels[K]) + kv * p.s_pad * p.e;
@@ -187,7 +183,7 @@ __kernel void attention(const P p, int stage, ARGUMENTS) {
     pack(&p, Q, q, p.heads, p.l, p.l_pad, p.e, work);
     pack(&p, GRAD, grad, p.heads, p.l, p.l_pad, p.ev, work);
     // Rows that are not there, or whose keys are all masked, have probabilities of 0.
-    UNITS(p.batch * p.heads * p.l_pad) {
+    UNITS(unit, p.batch * p.heads * p.l_pad) {
       const long l = unit % p.l_pad, head = unit / p.l_pad, b = head / p.heads, h = head % p.heads;
       CT share = 0, x = INFINITY;
       if (l < p.l) {
@@ -204,7 +200,7 @@ __kernel void attention(const P p, int stage, ARGUMENTS) {
   const int by_key = stage == 2;
   const long heads = by_key ? p.kv_heads : p.heads, length = by_key ? p.s : p.l, across = by_key ? p.l : p.s;
   const long padded = by_key ? p.l_pad : p.s_pad, group = p.heads / p.kv_heads, blocks = (length + ROWS - 1) / ROWS;
-  UNITS(p.batch * heads * blocks) {
+  UNITS(unit, p.batch * heads * blocks) {
     const long head = unit / blocks, b = head / heads, own = head % heads, row = unit % blocks * ROWS;
     LOAD_ROWS(left, (by_key ? K : Q), (by_key ? key : q), b, own, row, length, p.e, SCALE)
     LOAD_ROWS(right, (by_key ? VALUE : GRAD), (by_key ? value : grad), b, own, row, length, p.ev, (CT)1)
@@ -281,7 +277,7 @@ void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* o
   __local CT tile[ROWS][ROWS + 1], high[ROWS], sum[ROWS], factor[ROWS];
   const int id = (int)get_local_id(0);
   const long blocks = (p.l + ROWS - 1) / ROWS;
-  for (long unit = get_group_id(0); unit < p.batch * p.heads * blocks; unit += get_num_groups(0)) {
+  TEAM_UNITS(unit, p.batch * p.heads * blocks) {
     const long head = unit / blocks, b = head / p.heads, h = head % p.heads, l0 = unit % blocks * ROWS;
     const long hk = h / (p.heads / p.kv_heads), last = p.causal ? min(p.s, l0 + ROWS) : p.s;
     EACH_OWN(p.ev) made[i] = 0;
@@ -347,7 +343,7 @@ void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* o
   const int id = (int)get_local_id(0);
   const long group = p.heads / p.kv_heads;
   if (stage == 0) {
-    for (long unit = get_global_id(0); unit < p.batch * p.heads * p.l_pad; unit += get_global_size(0)) {
+    UNITS(unit, p.batch * p.heads * p.l_pad) {
       const long l = unit % p.l_pad, head = unit / p.l_pad, b = head / p.heads, h = head % p.heads;
       CT share = 0, x = INFINITY;
       if (l < p.l) {
@@ -359,7 +355,7 @@ void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* o
     }
   } else if (stage == 1) {
     const long blocks = (p.l + ROWS - 1) / ROWS;
-    for (long unit = get_group_id(0); unit < p.batch * p.heads * blocks; unit += get_num_groups(0)) {
+    TEAM_UNITS(unit, p.batch * p.heads * blocks) {
       const long head = unit / blocks, b = head / p.heads, h = head % p.heads, l0 = unit % blocks * ROWS;
       const long hk = h / group, last = p.causal ? min(p.s, l0 + ROWS) : p.s;
       EACH_OWN(p.e) made[i] = 0;
@@ -382,7 +378,7 @@ void attention(const P p, int stage, ARGUMENTS, __local CT* query, __local CT* o
     }
   } else {
     const long blocks = (p.s + ROWS - 1) / ROWS;
-    for (long unit = get_group_id(0); unit < p.batch * p.kv_heads * blocks; unit += get_num_groups(0)) {
+    TEAM_UNITS(unit, p.batch * p.kv_heads * blocks) {
       const long head = unit / blocks, b = head / p.kv_heads, hk = head % p.kv_heads, first = unit % blocks * ROWS;
       EACH_OWN(p.e) made[i] = 0;
       EACH_OWN(p.ev) made_v[i] = 0;

@@ -12,13 +12,7 @@ __kernel void compact(const P p, int stage, __global const uchar* mask_base, __g
   __global const uchar* mask = mask_base + p.mask;
   __global long* index = (__global long*)(index_base + p.index);
   __global long* counts = (__global long*)(counts_base + p.counts);
-#ifdef PROCESSOR
-  const long groups = get_num_groups(0), chunk = (p.parts + groups - 1) / groups, begin = get_group_id(0) * chunk;
-  const long end = min(p.parts, begin + chunk);
-  for (long piece = begin; piece < end; ++piece) {
-#else
-  for (long piece = get_global_id(0); piece < p.parts; piece += get_global_size(0)) {
-#endif
+  UNITS(piece, p.parts) {
     long found = 0;
     if (stage)
       for (long before = 0; before < piece; ++before) found += counts[before];

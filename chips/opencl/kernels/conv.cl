@@ -30,14 +30,6 @@ typedef struct {
 // Columns of the gradient of w: tap, then channel.
 #define WIDTH (TAPS * p.channels)
 
-#ifdef PROCESSOR
-#define UNITS(unit, n)                                                                              \
-  const long groups_ = get_num_groups(0), share_ = ((n) + groups_ - 1) / groups_;                   \
-  for (long unit = get_group_id(0) * share_, end_ = min((long)(n), unit + share_); unit < end_; ++unit)
-#else
-#define UNITS(unit, n) for (long unit = get_global_id(0); unit < (n); unit += get_global_size(0))
-#endif
-
 // Where the source lies that a tap and channel of a group sees at a position; false outside.
 static inline int find_source(const P* p, long group, long tapped, long position, long* at) {
   const long tap = tapped / p->channels, c = tapped % p->channels;

@@ -19,9 +19,6 @@ typedef struct {
 
 #ifdef MULTIPLY
 #define DEPTH 256
-#define UNITS(unit, n)                                                                              \
-  const long groups_ = get_num_groups(0), share_ = ((n) + groups_ - 1) / groups_;                   \
-  for (long unit = get_group_id(0) * share_, end_ = min((long)(n), unit + share_); unit < end_; ++unit)
 
 // A panel [k][ROWS] of n steps. What lies beyond the edge is never used: it may be anything.
 static inline void pack_rows(__global const uchar* from, long at, long across, long along, long count, long n,
@@ -184,7 +181,7 @@ __kernel void plain(const P p, __global const uchar* a_base, __global const ucha
   __global const uchar* c = c_base + p.c_offset;
   __global uchar* out = out_base + p.out_offset;
   const long units = p.batch * p.m * p.n;
-  for (long unit = get_global_id(0); unit < units; unit += get_global_size(0)) {
+  UNITS(unit, units) {
     const long batch = unit / (p.m * p.n), m = unit / p.n % p.m, n = unit % p.n;
     CT sum = ZERO;
     for (long k = 0; k < p.k; ++k)

@@ -55,13 +55,7 @@ __kernel void index(PARAMETERS, __global uchar* dense_base, __global uchar* spar
   __global uchar* dense = dense_base + p.dense_offset;
   __global uchar* sparse = sparse_base + p.sparse_offset;
   __global const uchar* indices[] = {PASTE(INDEX_LIST_, INDICES)};
-#ifdef PROCESSOR
-  const long groups = get_num_groups(0), chunk = (p.n + groups - 1) / groups, begin = get_group_id(0) * chunk;
-  const long end = min(p.n, begin + chunk);
-  for (long cell = begin; cell < end; ++cell) {
-#else
-  for (long cell = get_global_id(0); cell < p.n; cell += get_global_size(0)) {
-#endif
+  UNITS(cell, p.n) {
     long at[RANK], rest = cell;
     for (int d = CELLS - 1; d >= 0; --d) {
       at[d] = rest % p.size[d];

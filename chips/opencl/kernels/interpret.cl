@@ -35,12 +35,11 @@ __kernel void interpret(const Parameters p, const Scalars scalars, int first_dim
   __global uchar* base[OPERANDS] = {b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11};
   uchar registers[SLOTS * BLOCK * WIDTH] __attribute__((aligned(64)));
 #ifdef PROCESSOR
-  const long groups = get_num_groups(0), chunk = (p.n + groups - 1) / groups;
-  long row = get_group_id(0) * chunk;
-  const long end = min(p.n, row + chunk);
+  long row = FIRST_UNIT(p.n);
+  const long end = END_UNIT(p.n);
   while (row < end) {
 #else
-  for (long row = get_global_id(0); row < p.n; row += get_global_size(0)) {
+  UNITS(row, p.n) {
 #endif
     long at[DIMS], rest = row;
     for (int d = DIMS - 1; d > 0; --d) {

@@ -64,17 +64,11 @@ LANE_FUNCTIONS(X, LOAD_X, STORE_X, LOAD16_X, STORE16_X)
 LANE_FUNCTIONS(F32, LOAD_F32, STORE_F32, LOAD16_F32, STORE16_F32)
 #endif
 
-// UNITS: what teams do, one after the other. STEPS: a team's positions along a slice, `here` lanes of them in use.
-#if defined(PROCESSOR) || !defined(ACROSS)
-#ifdef PROCESSOR
-#define CHUNK(n) (((n) + get_num_groups(0) - 1) / get_num_groups(0))
-#define UNITS(unit, n)                                                                            \
-  for (long unit = get_group_id(0) * CHUNK(n), end_ = min((long)(n), unit + (long)CHUNK(n)); unit < end_; ++unit)
+// LANE_UNITS: what teams do, one after the other. STEPS: a team's positions along a slice, `here` lanes of them in use.
+#ifdef ACROSS
+#define LANE_UNITS UNITS
 #else
-#define UNITS(unit, n) for (long unit = get_group_id(0); unit < (n); unit += get_num_groups(0))
-#endif
-#else
-#define UNITS(unit, n) for (long unit = get_global_id(0); unit < (n); unit += get_global_size(0))
+#define LANE_UNITS TEAM_UNITS
 #endif
 
 #ifdef ACROSS

@@ -53,7 +53,7 @@ __kernel void norm(ARGUMENTS TEAM_ARGUMENT) {
   BASES;
   __global WIDE* sums = (__global WIDE*)(sums_base + p.sums_offset);
   const long n = p.size[2] * p.size[3], piece_size = (n + p.pieces - 1) / p.pieces;
-  UNITS(unit, p.units) {
+  LANE_UNITS(unit, p.units) {
     const long piece = unit % p.pieces, which = unit / p.pieces;
 #if defined(ACROSS) && defined(PROCESSOR)
     const long c1 = which % p.blocks * LANES, c0 = which / p.blocks, count = min((long)LANES, p.size[1] - c1);
@@ -138,7 +138,7 @@ __kernel void norm(ARGUMENTS TEAM_ARGUMENT) {
 __kernel void norm(ARGUMENTS) {
   BASES;
   __global const WIDE* sums = (__global const WIDE*)(sums_base + p.sums_offset);
-  UNITS(unit, p.units) {
+  LANE_UNITS(unit, p.units) {
     const long c0 = unit / p.size[1], c1 = unit % p.size[1];
 #define CELL(k) (c0 * p.o[k].stride[0] + c1 * p.o[k].stride[1])
     WIDE a = 0, b = 0;
@@ -195,7 +195,7 @@ __kernel void norm(ARGUMENTS) {
   BASES;
   // Units are rows, in `blocks` parts; without a processor, points.
   const long part = (p.size[3] + p.blocks - 1) / p.blocks;
-  UNITS(unit, p.units) {
+  LANE_UNITS(unit, p.units) {
 #ifdef PROCESSOR
     const long begin = unit % p.blocks * part, m = min(p.size[3] - begin, part);
     long rest = unit / p.blocks;

@@ -35,6 +35,24 @@ static inline void report(__global Fault* fault, ulong tag, int status, uint kin
   }
 }
 
+// ---------------------------------------------------------------- who does what
+// UNITS: those of n units that fall to this work-item; TEAM_UNITS: to its group. On a processor a group is one work-item
+// and does neighbours, as many as others or one more: were shares rounded up, of 9 units for 8 groups the first 4 would
+// have 8, and they are one thread's.
+#ifdef PROCESSOR
+static inline long share_before(long n, long group) {
+  const long groups = get_num_groups(0);
+  return n / groups * group + min(n % groups, group);
+}
+#define FIRST_UNIT(n) share_before(n, get_group_id(0))
+#define END_UNIT(n) share_before(n, get_group_id(0) + 1)
+#define UNITS(unit, n) for (long unit = FIRST_UNIT(n), end_ = END_UNIT(n); unit < end_; ++unit)
+#define TEAM_UNITS UNITS
+#else
+#define UNITS(unit, n) for (long unit = get_global_id(0); unit < (n); unit += get_global_size(0))
+#define TEAM_UNITS(unit, n) for (long unit = get_group_id(0); unit < (n); unit += get_num_groups(0))
+#endif
+
 // ---------------------------------------------------------------- memory
 #define MEMORY(dtype, stored, reg)                                                                            \
   static inline reg LOAD_##dtype(__global const uchar* p, long i) { return ((__global const stored*)p)[i]; } \

@@ -57,13 +57,11 @@ __kernel void pool(const P p, __global uchar* x_base, __global uchar* y_base,
   const int size[3] = {(int)p.out[0], (int)p.out[1], (int)p.out[2]};
 #endif
   const int row = p.by_channel ? (int)p.channels : size[2];
+  UNITS(unit, p.units) {
 #ifdef PROCESSOR
-  const long groups = get_num_groups(0), share = (p.units + groups - 1) / groups, begin = get_group_id(0) * share;
-  for (long unit = begin; unit < min(p.units, begin + share); ++unit) {
     long rest = unit;
     const int first = 0, last = row;
 #else
-  for (long unit = get_global_id(0); unit < p.units; unit += get_global_size(0)) {
     long rest = unit / row;
     const int first = unit % row, last = first + 1;
 #endif

@@ -30,13 +30,7 @@ __kernel void random_numbers(const P p, __global uchar* out_base) {
   const long per = 4;
 #endif
   const long blocks = (p.n + per - 1) / per;
-#ifdef PROCESSOR
-  const long groups = get_num_groups(0), chunk = (blocks + groups - 1) / groups, begin = get_group_id(0) * chunk;
-  const long end = min(blocks, begin + chunk);
-  for (long block = begin; block < end; ++block) {
-#else
-  for (long block = get_global_id(0); block < blocks; block += get_global_size(0)) {
-#endif
+  UNITS(block, blocks) {
     const uint4 x = philox(p.offset + (ulong)block, p.seed);
     const uint words[4] = {x.x, x.y, x.z, x.w};
     for (long k = 0; k < per && block * per + k < p.n; ++k) {

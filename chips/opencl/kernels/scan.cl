@@ -71,13 +71,7 @@ __kernel void scan(const P p, int stage, __global const uchar* in, __global ucha
   __global uchar* q_out = out + p.offset[1];
   __global uchar* q_index = index + p.offset[2];
   __global Total* totals = (__global Total*)(totals_base + p.totals);
-#ifdef PROCESSOR
-  const long groups = get_num_groups(0), chunk = (p.units + groups - 1) / groups, begin = get_group_id(0) * chunk;
-  const long end = min(p.units, begin + chunk);
-  for (long unit = begin; unit < end; ++unit) {
-#else
-  for (long unit = get_global_id(0); unit < p.units; unit += get_global_size(0)) {
-#endif
+  UNITS(unit, p.units) {
     const long piece = unit % p.parts, cell = unit / p.parts;
     long rest = cell, o[3] = {0, 0, 0}, lanes = 1;
     for (int d = (int)p.rank - 1; d >= 0; --d) {

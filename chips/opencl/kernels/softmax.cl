@@ -12,7 +12,7 @@ typedef struct {
 __kernel void softmax(const P p, __global const uchar* first, __global const uchar* second,
                       __global uchar* result TEAM_ARGUMENT) {
   const long last = p.rank - 1;
-  UNITS(unit, p.units) {
+  LANE_UNITS(unit, p.units) {
     long rest = unit, at[OPERANDS], count = LANES, across[OPERANDS];
     for (int k = 0; k < OPERANDS; ++k) {
       at[k] = 0;

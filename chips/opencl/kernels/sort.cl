@@ -17,15 +17,6 @@ typedef struct {
   uint at;
 } Item;
 
-#ifdef PROCESSOR
-#define UNITS(n)                                                                                                   \
-  const long groups = get_num_groups(0), chunk = ((n) + groups - 1) / groups, begin = get_group_id(0) * chunk;     \
-  const long end = min((long)(n), begin + chunk);                                                                  \
-  for (long unit = begin; unit < end; ++unit)
-#else
-#define UNITS(n) for (long unit = get_global_id(0); unit < (n); unit += get_global_size(0))
-#endif
-
 static inline void slice_at(const P* p, long cell, long* o) {
   long rest = p->first + cell;
   for (int k = 0; k < 3; ++k) o[k] = 0;
@@ -63,7 +54,7 @@ __kernel void radix(const P p, int stage, __global const uchar* in, __global uch
   __global Item* to = (__global Item*)(work + p.to);
   __global uint* counts = (__global uint*)(work + p.counts);
   if (stage == 2) {  // where each part's elements of each digit begin
-    UNITS(p.cells) {
+    UNITS(unit, p.cells) {
       __global uint* c = counts + unit * DIGITS * p.parts;
       uint sum = 0;
       for (long i = 0; i < DIGITS * p.parts; ++i) {
@@ -74,7 +65,7 @@ __kernel void radix(const P p, int stage, __global const uchar* in, __global uch
     }
     return;
   }
-  UNITS(p.cells * p.parts) {
+  UNITS(unit, p.cells * p.parts) {
     const long cell = unit / p.parts, piece = unit % p.parts;
     long o[3];
     slice_at(&p, cell, o);
@@ -121,7 +112,7 @@ __kernel void merge(const P p, __global const uchar* in, __global uchar* out, __
   VALUES
   KEY keys[2][MOST];
   ushort places[2][MOST];
-  UNITS(p.cells) {
+  UNITS(unit, p.cells) {
     long o[3];
     slice_at(&p, unit, o);
     const int n = (int)p.n;
@@ -173,7 +164,7 @@ __kernel void first_of(const P p, int stage, __global const uchar* in, __global 
   VALUES
   __global Item* found = (__global Item*)(work + p.from);
   const int k = (int)p.k;
-  UNITS(p.cells * (stage == 0 ? p.parts : 1)) {
+  UNITS(unit, p.cells * (stage == 0 ? p.parts : 1)) {
     KEY keys[MOST];
     uint places[MOST];
     int count = 0;

@@ -30,13 +30,7 @@ __kernel void spmm(const P p, __global const uchar* dense_base, __global uchar* 
   __global const uchar* columns = column_base + p.offset[4];
   __global const uchar* values = value_base + p.offset[5];
   const long units = p.batches * p.m * p.blocks;
-#ifdef PROCESSOR
-  const long groups = get_num_groups(0), chunk = (units + groups - 1) / groups, begin = get_group_id(0) * chunk;
-  const long end = min(units, begin + chunk);
-  for (long unit = begin; unit < end; ++unit) {
-#else
-  for (long unit = get_global_id(0); unit < units; unit += get_global_size(0)) {
-#endif
+  UNITS(unit, units) {
     const long n0 = unit % p.blocks * LANES, m = unit / p.blocks % p.m, b = unit / p.blocks / p.m;
     const long lanes = min((long)LANES, p.n - n0);
     const long from = b * p.dense[0] + n0 * p.dense[2], to = b * p.out[0] + m * p.out[1] + n0 * p.out[2];
