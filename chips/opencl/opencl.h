@@ -68,6 +68,8 @@ struct fl_stream_s {
   fl_fault found{};                  // and not taken
   cl_command_queue clock = nullptr;  // takes the times of events; there once one is recorded
   cl_event timed = nullptr;          // the last marker in it
+  cl_event probe = nullptr;          // a marker behind the first `probed` that were queued
+  uint64_t probed = 0;
 };
 
 namespace ocl {

@@ -4,6 +4,7 @@
 // a marker in a second queue that does, behind the one in the stream's own.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -109,6 +110,7 @@ fl_status destroy(fl_stream stream) {
   cl.clFlush(stream->queue);
   cl.clReleaseCommandQueue(stream->queue);
   if (stream->timed) cl.clReleaseEvent(stream->timed);
+  if (stream->probe) cl.clReleaseEvent(stream->probe);
   if (stream->clock) cl.clReleaseCommandQueue(stream->clock);
   cl.clReleaseMemObject(stream->fault);
   delete stream;
@@ -129,21 +131,52 @@ void all_done(Stream& stream, uint64_t queued) {
   }
 }
 
+// A marker behind all that is queued, or behind what was when it was made and is not known to be done: there
+// is one at a time, since a loop of queries makes them faster than a driver is done with them.
+struct Probe {
+  cl_event marker;  // a reference of one's own
+  uint64_t covers;  // of what was counted as queued
+};
+cl_int probe(Stream& stream, Probe* out) {
+  std::lock_guard<std::mutex> guard(stream.mutex);
+  if (!stream.probe) {
+    stream.probed = stream.queued.load(std::memory_order_acquire);
+    if (cl_int error = cl.clEnqueueMarkerWithWaitList(stream.queue, 0, nullptr, &stream.probe)) return error;
+    cl.clFlush(stream.queue);
+  }
+  cl.clRetainEvent(stream.probe);
+  *out = {stream.probe, stream.probed};
+  return CL_SUCCESS;
+}
+// With it done, or failed.
+void retire(Stream& stream, const Probe& p) {
+  std::lock_guard<std::mutex> guard(stream.mutex);
+  if (stream.probe != p.marker) return;
+  cl.clReleaseEvent(stream.probe);
+  stream.probe = nullptr;
+}
+
+// Until what is queued at the call is done, or FL_TIMEOUT.
+fl_status wait_for_queued(Stream& stream, uint64_t queued, int64_t timeout_ns) {
+  if (timeout_ns < 0) return failed(cl.clFinish(stream.queue), "clFinish");
+  using clock = std::chrono::steady_clock;
+  const auto end = clock::now() + std::chrono::nanoseconds(timeout_ns);
+  for (Probe p{nullptr, 0}; p.covers < queued;) {
+    if (cl_int error = probe(stream, &p)) return failed(error, "clEnqueueMarkerWithWaitList");
+    const std::chrono::nanoseconds left = end - clock::now();
+    const fl_status status = wait_for(p.marker, std::max<int64_t>(0, left.count()));
+    if (status != FL_TIMEOUT) retire(stream, p);
+    cl.clReleaseEvent(p.marker);
+    if (status != FL_OK) return status;
+  }
+  return FL_OK;
+}
+
 fl_status synchronize(fl_stream stream, int64_t timeout_ns) {
   if (stream->device->lost) return FL_DEVICE_LOST;
   if (!stream->idle()) {
     const uint64_t queued = stream->queued.load(std::memory_order_acquire);
-    if (timeout_ns < 0) {
-      if (cl_int error = cl.clFinish(stream->queue)) return failed(error, "clFinish");
-    } else {
-      cl_event marker;
-      if (cl_int error = cl.clEnqueueMarkerWithWaitList(stream->queue, 0, nullptr, &marker))
-        return failed(error, "clEnqueueMarkerWithWaitList");
-      cl.clFlush(stream->queue);
-      fl_status status = wait_for(marker, timeout_ns);
-      cl.clReleaseEvent(marker);
-      if (status != FL_OK) return status;
-    }
+    if (fl_status status = wait_for_queued(*stream, queued, timeout_ns)) return status;
     if (cl_event timed = held(stream->mutex, stream->timed)) {
       fl_status status = wait_for(timed, timeout_ns);
       cl.clReleaseEvent(timed);
@@ -156,20 +189,18 @@ fl_status synchronize(fl_stream stream, int64_t timeout_ns) {
 
 fl_status query(fl_stream stream) {
   if (stream->device->lost) return FL_DEVICE_LOST;
-  if (!stream->idle()) {
-    const uint64_t queued = stream->queued.load(std::memory_order_acquire);
-    cl_event marker;
-    if (cl_int error = cl.clEnqueueMarkerWithWaitList(stream->queue, 0, nullptr, &marker))
-      return failed(error, "clEnqueueMarkerWithWaitList");
-    cl.clFlush(stream->queue);
+  while (!stream->idle()) {
+    Probe p;
+    if (cl_int error = probe(*stream, &p)) return failed(error, "clEnqueueMarkerWithWaitList");
     const cl_event timed = held(stream->mutex, stream->timed);
-    cl_int status = execution_status(marker);
+    cl_int status = execution_status(p.marker);
     if (status == CL_COMPLETE && timed) status = execution_status(timed);
-    cl.clReleaseEvent(marker);
+    if (status <= CL_COMPLETE) retire(*stream, p);
+    cl.clReleaseEvent(p.marker);
     if (timed) cl.clReleaseEvent(timed);
     if (status < 0) return failed(status, "a command");
     if (status != CL_COMPLETE) return FL_NOT_READY;
-    all_done(*stream, queued);
+    all_done(*stream, p.covers);
   }
   return look_for_fault(*stream);
 }
