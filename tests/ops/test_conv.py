@@ -73,6 +73,39 @@ def test_channels_last():
     assert F.conv2d(to_device(tensor(1, 4, 8, 8)), w).is_contiguous(memory_format=torch.channels_last)
 
 
+# Lines are made contiguous first; with one channel or place they may be channels-last as well, and the filters may.
+@pytest.mark.parametrize("channels, length", [(5, 6), (5, 1), (1, 6)])
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+def test_formats_of_lines(channels, length, turned):
+    x, w = (tensor(*s) for s in ((2, length, channels), (3, 2, channels)))
+    x, w = (t.mT.contiguous() if not flag else t for t, flag in zip((x, w), turned))
+
+    def both(x, w, f=F.conv1d, **more):
+        x, w = (t.mT if flag else t for t, flag in zip((x, w), turned))
+        y = f(x, w, **more)
+        return y, *torch.autograd.grad((y * y).sum(), (x, w))
+
+    check(both, x.requires_grad_(), w.requires_grad_(), padding=1, strides=True)
+    w = w.detach().transpose(0, 1 + turned[1]).contiguous().requires_grad_()
+    check(both, x, w, f=F.conv_transpose1d, strides=True)
+
+
+@pytest.mark.parametrize("f", [F.conv2d, F.conv_transpose2d])
+def test_formats_of_gradients(f):
+    images, filters = tensor(2, 5, 6, 7), tensor(*((3, 5) if f is F.conv2d else (5, 3)), 2, 2)
+    for last in ((), (0,), (1,), (0, 1)):
+
+        def both(*operands, last=last):
+            x, w = (
+                t.contiguous(memory_format=torch.channels_last) if i in last else t
+                for i, t in enumerate(operands)
+            )
+            y = f(x, w)
+            return y, *torch.autograd.grad((y * y).sum(), (x, w))
+
+        check(both, images.requires_grad_(), filters.requires_grad_(), strides=True)
+
+
 def test_strided_input():
     check(F.conv2d, tensor(2, 4, 9, 18)[..., ::2], tensor(3, 4, 3, 3))
     check(F.conv2d, tensor(2, 9, 9, 4).permute(0, 3, 1, 2), tensor(3, 3, 3, 4).permute(0, 3, 1, 2))

@@ -74,14 +74,22 @@ at::DimVector output_sizes(const Tensor& x, const Tensor& w, const Geometry& g) 
 }
 
 // Channels-last where the input or the weight is, as PyTorch does.
+// A line is an image of one row to PyTorch.
+at::MemoryFormat format_of(const Tensor& t) {
+  if (t.dim() != 3) return t.suggest_memory_format();
+  return t.stride(1) == 1 ? t.unsqueeze(2).suggest_memory_format() : at::MemoryFormat::Contiguous;
+}
+// Of the output.  Lines PyTorch makes contiguous first; with one channel or one place they may be in both
+// formats.
 at::MemoryFormat format_of(const Tensor& x, const Tensor& w) {
-  if (x.dim() == 3) return at::MemoryFormat::Contiguous;
-  auto format = x.suggest_memory_format();
-  return format == at::MemoryFormat::Contiguous ? w.suggest_memory_format() : format;
+  auto format = x.dim() == 3 && !x.is_contiguous() ? at::MemoryFormat::Contiguous : format_of(x);
+  return format == at::MemoryFormat::Contiguous ? format_of(w) : format;
 }
 
 Tensor empty(const Tensor& like, IntArrayRef sizes, at::MemoryFormat format) {
-  return at::empty(sizes, like.options().memory_format(format));
+  if (sizes.size() != 3 || format == at::MemoryFormat::Contiguous)
+    return at::empty(sizes, like.options().memory_format(format));
+  return at::empty({sizes[0], sizes[1], 1, sizes[2]}, like.options().memory_format(format)).squeeze(2);
 }
 
 // One launch.  For a transposed convolution the caller exchanges x and y.
@@ -243,8 +251,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& grad, const Tensor& x,
   auto format = format_of(x, w);
   Tensor grad_x, grad_w, grad_b;
   if (mask[0]) grad_x = empty(x, x.sizes(), format);
-  if (mask[1])
-    grad_w = empty(w, w.sizes(), w.dim() == 3 ? at::MemoryFormat::Contiguous : w.suggest_memory_format());
+  if (mask[1]) grad_w = empty(w, w.sizes(), format);
   if (mask[2]) grad_b = at::empty({grad.size(1)}, grad.options());
   Call call(op, x);
   if (grad.numel() == 0 || x.numel() == 0 || w.numel() == 0) {

@@ -71,7 +71,9 @@ def with_roots(g):
     a = g.pick(is_float)
     name = g.rng.choice(("lgamma", "digamma", "erfinv", "logit"))
     # Between 0.05 and 0.95: near 1 a logit is the rounding of its argument.
-    return bool(a) and g.add(f"torch.{name}(torch.sigmoid({a}) * 0.9 + 0.05)", a, kind="accumulated", terms=64)
+    return bool(a) and g.add(
+        f"torch.{name}(torch.sigmoid({a}) * 0.9 + 0.05)", a, kind="accumulated", terms=64
+    )
 
 
 @maker(2)

@@ -268,6 +268,6 @@ def in_place_functions(g):
         choices += [f"{a}.transpose(0, {d}).mul_(2)", f"{a}[::2].add_(1)", f"{a}.select({d}, 0).zero_()"]
     if t.dim() == 2:
         choices += [f"{a}.tril_()", f"{a}.fill_diagonal_(2)", f"{a}.T.relu_()"]
-    return g.add(
-        rng.choice(choices), a, writes=(a,), kind="accumulated", terms=64 * max(1, t.numel()), makes=False
-    )
+    count, text = max(1, t.numel()), rng.choice(choices)
+    factors = count if "cumsum" in text else 1
+    return g.add(text, a, writes=(a,), kind="accumulated", terms=64 * count, factors=factors, makes=False)

@@ -132,8 +132,8 @@ def statistics(g):
             f"torch.renorm({a}, 2, {d}, 1.5)",
         )
     )
-    # The CPU adds a norm's terms one by one, and of equal ones every rounding goes one way.
-    factors = t.numel() if "vector_norm" in text else 1
+    # The CPU adds these terms one by one, and of equal ones every rounding goes one way.
+    factors = t.numel() if "vector_norm" in text or "trapezoid" in text else 1
     return g.add(text, a, kind="accumulated", terms=64 * t.numel(), factors=factors)
 
 
