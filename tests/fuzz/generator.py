@@ -86,7 +86,9 @@ class Generator:
         try:
             exec(line, self.environment)
         except Exception as error:
-            if not lacks_dtype(error) and self.rng.random() < 0.25:
+            # An internal assertion is a bug of the CPU's, which may have changed its operands by then.
+            told = not lacks_dtype(error) and "INTERNAL ASSERT FAILED" not in str(error)
+            if told and self.rng.random() < 0.25:
                 self.program.steps.append(Step(line, (), tuple(uses), (), "raises"))
             return False
         if makes:

@@ -46,8 +46,14 @@ EXCEPTIONS: list[tuple[str, str, tuple | None, str]] = [
     ),
     (
         "test_(values|conj_and_neg|layouts)",
-        r"nn\.functional\.conv_transpose[123]d",
+        r"nn\.functional\.conv_transpose[23]d",
         HALVES,
+        "sums are rounded once; the CPU's own results are further from those in float64",
+    ),
+    (
+        "test_layouts",
+        r"nn\.functional\.conv_transpose1d",
+        (torch.float16,),
         "sums are rounded once; the CPU's own results are further from those in float64",
     ),
     (
