@@ -184,6 +184,12 @@ def largest_of(tensors) -> float:
     return min(found * found, max(found, LARGEST))
 
 
+def ordered(t: torch.Tensor) -> list[int]:
+    """The strides that say where elements lie.  Of size 1, an operator goes by one that another chose freely: in
+    channels-last, or not."""
+    return [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1]
+
+
 class Pair:
     """The state of a program on both sides."""
 
@@ -243,8 +249,9 @@ class Pair:
                 raise Difference(number, str(error)) from None
             except RuntimeError as error:  # a fault of the device that shows here
                 raise Difference(number, f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
-        if len({self.cpu[n].dtype for n in step.uses}) > 1 or "torch._foreach" in step.line:
-            for name in step.makes:
+        mixed = len({self.cpu[n].dtype for n in step.uses}) > 1 or "torch._foreach" in step.line
+        for name in step.makes:
+            if mixed or ordered(self.cpu[name]) == ordered(self.device[name]):
                 self.lay_out(name)
         if step.kind != "exact":
             for name in names:

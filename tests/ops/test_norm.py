@@ -1,4 +1,5 @@
 import copy
+import itertools
 
 import pytest
 import torch
@@ -231,3 +232,24 @@ def test_weight_norm_of_modules_twice_differentiable():
         torch._weight_norm_interface(to_device(zero), to_device(torch.ones(1, 1)))
     with pytest.raises(RuntimeError, match="first or the last"):
         torch._weight_norm_interface(to_device(torch.zeros(2, 3, 4)), to_device(torch.ones(1, 3, 1)), 1)
+
+
+# A dimension of size 1 has any stride: it may say neither that its neighbours follow each other nor that they do not.
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("shape", [(3, 2, 2, 1, 4), (2, 1, 1, 2, 3), (3, 2, 1, 2)])
+def test_batch_norm_of_permuted_images(shape, training):
+    def results(x, rest, seed):
+        y = F.batch_norm(x, *rest, training=training)
+        return y.detach(), *torch.autograd.grad(y, (x, rest[2]), seed)
+
+    channels, seed = shape[1], tensor(*shape, seed=3)
+    rest = [tensor(channels), tensor(channels, seed=1).abs() + 0.5, tensor(channels, seed=2).requires_grad_()]
+    for order in itertools.permutations(range(len(shape))):
+        x = tensor(*(shape[d] for d in order))
+        turned = [order.index(d) for d in range(len(shape))]
+        there = to_device(x).permute(turned).requires_grad_()
+        # Contiguous on the CPU, whose gradient is wrong for some orders.
+        here = x.permute(turned).contiguous().requires_grad_()
+        assert_same(
+            results(there, to_device(rest), to_device(seed)), results(here, to_device(rest, "cpu"), seed)
+        )

@@ -17,8 +17,12 @@ struct Planes {
   fl_tensor view;
 };
 bool collapses(const Tensor& x) {
-  for (int64_t d = 2; d + 1 < x.dim(); ++d)
-    if (x.size(d) != 1 && x.stride(d) != x.stride(d + 1) * x.size(d + 1)) return false;
+  int64_t step = -1;  // of the next dimension further out; one of size 1 has any
+  for (int64_t d = x.dim(); d-- > 2;) {
+    if (x.size(d) == 1) continue;
+    if (step >= 0 && x.stride(d) != step) return false;
+    step = x.stride(d) * x.size(d);
+  }
   return true;
 }
 // As on PyTorch's CPU, strides of dimensions of size 1, which suggest_memory_format() reads, decide nothing.
