@@ -60,20 +60,23 @@ void Stream::add_fault(fl_status status, uint64_t tag, const char* text) {
 
 // A large one is a mapping of its own, in large pages: rows that lie pages apart would miss the TLB at each
 // step. What malloc has at hand is in small ones.
-Stream::Chunk::Chunk(size_t size) : data(nullptr), bytes(size), used(0) {
-  if (size < kLargePage) {
-    data = static_cast<char*>(std::aligned_alloc(64, size));
-    if (!data) throw std::bad_alloc();
-    return;
+bool Stream::add_chunk(size_t bytes) {
+  if (bytes < kLargePage) {
+    auto* data = static_cast<char*>(std::aligned_alloc(64, bytes));
+    if (data) chunks.push_back({data, bytes, 0});
+    return data != nullptr;
   }
-  bytes = (size + kLargePage - 1) & ~(kLargePage - 1);
+  bytes = (bytes + kLargePage - 1) & ~(kLargePage - 1);
   void* at = mmap(nullptr, bytes + kLargePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) throw std::bad_alloc();
+  if (at == MAP_FAILED) return false;
   auto* first = static_cast<char*>(at);
-  data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(at) + kLargePage - 1) & ~(kLargePage - 1));
-  if (data != first) munmap(first, static_cast<size_t>(data - first));
-  if (data != first + kLargePage) munmap(data + bytes, static_cast<size_t>(first + kLargePage - data));
+  auto before = static_cast<size_t>(-reinterpret_cast<intptr_t>(at) & static_cast<intptr_t>(kLargePage - 1));
+  char* data = first + before;
+  if (before) munmap(first, before);
+  munmap(data + bytes, kLargePage - before);
   madvise(data, bytes, MADV_HUGEPAGE);
+  chunks.push_back({data, bytes, 0});
+  return true;
 }
 void Stream::Chunk::free() {
   if (bytes < kLargePage) std::free(data);
@@ -94,10 +97,7 @@ void Stream::reset_scratch() {
     c.free();
   }
   chunks.clear();
-  try {
-    if (sum <= kKept) chunks.emplace_back(sum);
-  } catch (const std::bad_alloc&) {  // the job that needs it will say so
-  }
+  if (sum <= kKept) add_chunk(sum);  // else the job that needs it asks again, and says so
 }
 
 void Stream::run(Record& record) {
@@ -245,7 +245,7 @@ void* Context::scratch(size_t bytes) {
   std::lock_guard<SpinLock> guard(stream.scratch_lock);
   auto& chunks = stream.chunks;
   if (chunks.empty() || chunks.back().bytes - chunks.back().used < bytes) {
-    chunks.emplace_back(bytes < kSmallest ? kSmallest : bytes);
+    if (!stream.add_chunk(bytes < kSmallest ? kSmallest : bytes)) throw std::bad_alloc();
   }
   auto& chunk = chunks.back();
   void* out = chunk.data + chunk.used;

@@ -51,7 +51,6 @@ struct Stream {
   struct Chunk {
     char* data;
     size_t bytes, used;
-    explicit Chunk(size_t size);  // throws std::bad_alloc
     void free();
   };
   std::vector<Chunk> chunks;
@@ -72,6 +71,7 @@ struct Stream {
   void work();
   void run(Record& record);
   void reset_scratch();
+  bool add_chunk(size_t bytes);  // false: no memory
   Record& at(uint64_t position) { return *reinterpret_cast<Record*>(ring + position % kRingBytes); }
 };
 
