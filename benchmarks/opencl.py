@@ -23,7 +23,7 @@ from pathlib import Path
 os.environ.setdefault("FL_VISIBLE_DEVICES", "opencl:0,sim:0")
 # Sides take turns: the threads of the one that waits sleep, where libgomp's would spin on the other's cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# PoCL's threads have a core each.  Else both often start on one, and a product of 512 is over before they part.
+# PoCL's threads have a core each.  Else both often start on one, and a product of 512 ends before they part.
 os.environ.setdefault("POCL_AFFINITY", "1")
 
 import torch
