@@ -35,7 +35,8 @@ def products(g):
     )
     uses = [a] + ([b] if b in g.device_of else [])
     # Elements of different places may be equal, too, and then a long sum is off by one rounding a term.
-    return g.add(form.format(a=a, b=b), *uses, kind="accumulated", terms=max(1, k) * max(64, k))
+    terms, factors = max(1, k) * max(64, k), max(1, k // 64)
+    return g.add(form.format(a=a, b=b), *uses, kind="accumulated", terms=terms, factors=factors)
 
 
 def not_long(t):
