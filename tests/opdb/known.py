@@ -70,7 +70,6 @@ EXCEPTIONS: list[tuple[str, str, tuple | None, str]] = [
     ),
     ("test_(values|layouts|conj_and_neg)", "matrix_exp", HALVES, "the CPU's powers of halves overflow to NaN"),
     ("test_(values|layouts|conj_and_neg)", r"_segment_reduce\.(lengths|offsets)", HALVES, "sums are rounded once; the CPU adds halves"),
-    ("test_values", r"i0|special\.i1", None, "infinite at infinity, where the CPU gives NaN"),
     ("test_values", "gcd", (torch.int8,), "never negative; of -128 and 127 the CPU's is -1"),
     ("test_values", r"special\.zeta", None, "0 for exponents of 1e20, where the CPU gives NaN"),
     ("test_values", r"special\.bessel_[jy][01]", (torch.float64,), "the CPU is off by 1e-7 near 5.2"),
