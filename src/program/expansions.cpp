@@ -96,24 +96,28 @@ Expr trigamma(Expr x) {
 }
 
 // Hurwitz's zeta.  To the right by Euler and Maclaurin (23.2.23); what lies left of 0, the negative
-// numbers a + k, is a difference of two such sums, with a sign.
-Expr zeta_right(Expr s, Expr a) {
-  Expr sum = s.like(0), down = -s;
-  for (int k = 0; k < 7; ++k) sum = sum + pow(a + double(k), down);
-  Expr w = a + 7.0, last = pow(w, down), whole = pow(w, 1.0 - s) / (s - 1.0), square = reciprocal(w * w),
+// numbers a + k, is a difference of two such sums, with a sign.  The first terms stand apart: they are the
+// largest, and of those on either side of 0 one often nearly cancels the other.
+Expr zeta_beyond(Expr s, Expr a) {
+  Expr down = -s, w = a + 7.0, last = pow(w, down), whole = last * w / (s - 1.0), square = reciprocal(w * w),
        step = s / w;
   Expr second = (s + 1.0) * (s + 2.0) * square, third = (s + 3.0) * (s + 4.0) * square;
   Expr series = step * (1.0 / 12 - second * (1.0 / 720 - third * (1.0 / 30240)));
-  return sum + whole + last * (series + 0.5);
+  Expr sum = whole + last * (series + 0.5);
+  for (int k = 6; k > 0; --k) sum = sum + pow(a + double(k), down);  // the smallest first
+  return sum;
 }
 Expr zeta(Expr s, Expr q) {
-  Expr left = q < 0, lowest = floor(q), f = q - lowest, rest = lowest + 1.0 - q;
+  Expr left = q < 0, lowest = floor(q), f = q - lowest, rest = lowest + 1.0 - q, down = -s;
   Expr odd = s - 2.0 * floor(s * 0.5) != 0;
-  Expr mirrored = zeta_right(s, rest) - zeta_right(s, 1.0 - q);
-  Expr value = zeta_right(s, select(left, f, q));
-  value = select(left, value + select(odd, -mirrored, mirrored), value);
+  Expr a = select(left, f, q), beside = pow(rest, down), beyond = 1.0 - q;
+  Expr mirrored = zeta_beyond(s, rest) - (pow(beyond, down) + zeta_beyond(s, beyond));
+  Expr first = pow(a, down), others = zeta_beyond(s, a);
+  first = select(left, first + select(odd, -beside, beside), first);
+  others = select(left, others + select(odd, -mirrored, mirrored), others);
+  Expr value = first + others;
   value = select(left & (floor(s) != s), s.like(kNaN), value);
-  value = select((q <= 0) & (f == 0), s.like(kInf), value);
+  value = select((q <= 0) & (q == lowest), s.like(kInf), value);
   value = select(s == 1, s.like(kInf), select(s < 1, s.like(kNaN), value));
   return select(is_nan(s) | is_nan(q), s + q, value);
 }

@@ -120,13 +120,14 @@ CONVERT(BOOL, I32) CONVERT(BOOL, I64) CONVERT(BOOL, F32)
 CONVERT(I32, I64) CONVERT(I32, F32) TO_BOOL(I32)
 CONVERT(I64, I32) CONVERT(I64, F32) TO_BOOL(I64)
 CONVERT(F32, I64) TO_BOOL(F32)
-// By way of 64 bits: what does not fit 32 keeps its low bits, as the host's processor does for narrow integers.
-static inline int CAST_F32_I32(float a) { return (int)(long)a; }
+// What does not fit, which OpenCL leaves open, is what x86 processors make of it, as in PyTorch's CPU kernels.
+#define TO_INT(a) (fabs(a) < 2147483648.0f ? (int)(a) : INT_MIN)
+static inline int CAST_F32_I32(float a) { return TO_INT(a); }
 // U64 lives in a long and is a number of its own when converted to a float.
 static inline float CAST_U64_F32(long a) { return (float)(ulong)a; }
 #define COMPLEX_CASTS(c, real, pair)                                                               \
   static inline uchar CAST_##c##_BOOL(pair a) { return a.x != 0 || a.y != 0; }                     \
-  static inline int CAST_##c##_I32(pair a) { return (int)(long)a.x; }                              \
+  static inline int CAST_##c##_I32(pair a) { return TO_INT(a.x); }                                  \
   static inline long CAST_##c##_I64(pair a) { return (long)a.x; }                                  \
   static inline float CAST_##c##_F32(pair a) { return (float)a.x; }                                \
   static inline pair CAST_BOOL_##c(uchar a) { return (pair)((real)a, 0); }                         \
@@ -139,7 +140,7 @@ COMPLEX_CASTS(C64, float, float2)
 SAME(F64) SAME(C128)
 CONVERT(BOOL, F64) CONVERT(I32, F64) CONVERT(I64, F64) CONVERT(F32, F64) CONVERT(F64, F32) CONVERT(F64, I64)
 TO_BOOL(F64)
-static inline int CAST_F64_I32(double a) { return (int)(long)a; }
+static inline int CAST_F64_I32(double a) { return TO_INT(a); }
 static inline double CAST_U64_F64(long a) { return (double)(ulong)a; }
 COMPLEX_CASTS(C128, double, double2)
 static inline double CAST_C64_F64(float2 a) { return (double)a.x; }
@@ -242,7 +243,7 @@ static inline int OP_GCD_I32(int a, int b) { return (int)OP_GCD_I64(a, b); }
     return (T)(isfinite(a) ? e : 0);                                                                          \
   }                                                                                                           \
   OP2(LDEXP, t, ldexp(a, (int)clamp(b, (T)-5000, (T)5000)))                                                   \
-  static inline T OP_FMA_##t(T a, T b, T c) { return a * b + c; }                                             \
+  static inline T OP_FMA_##t(T a, T b, T c) { return fma(a, b, c); }                                          \
   OP1(ANGLE, t, a != a ? a : a < 0 ? (T)M_PI_F : (T)0)
 FLOATS(F32, float, WIDE)
 #ifdef FP64

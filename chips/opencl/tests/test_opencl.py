@@ -210,6 +210,22 @@ def test_exhaustion():
     )
 
 
+def test_rounds_and_converts_as_the_cpu():
+    run("""
+        import math, torch
+        values = [3e9, -3e9, 1e20, -1e20, 300.7, -300.7, 70000.2, -70000.2, 2.0**31, -2.0**31]
+        values += [math.inf, -math.inf, math.nan]
+        for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+            x = torch.tensor(values * 9, dtype=dtype)
+            for to in (torch.int8, torch.int16, torch.int32, torch.int64):
+                assert torch.equal(x.to("opencl").to(to).cpu(), x.to(to)), (dtype, to)
+        # Products and sums rounded once where the CPU rounds them once.
+        x = torch.rand(1 << 16) * 18 - 9
+        for f in (torch.special.hermite_polynomial_h, torch.special.hermite_polynomial_he):
+            assert torch.equal(f(x.to("opencl"), 5).cpu(), f(x, 5)), f
+    """)
+
+
 def test_an_index_out_of_range_is_told_and_the_process_goes_on():
     run("""
         import torch
