@@ -15,10 +15,11 @@ TEMPLATE = str(BUILD / "chips" / "libfl_template.so")
 
 
 def run_child(code, check=True, timeout=240, **environment):
-    """Runs the code; its stdout, stderr and return code.  check: it must end with 0."""
+    """Runs the code; its stdout, stderr and return code.  check: it must end with 0; None unsets a variable."""
+    merged = {**os.environ, **environment}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, **environment},
+        env={name: value for name, value in merged.items() if value is not None},
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -85,6 +85,7 @@ def settings_of(text, tmp_path, named=True, **environment):
     path = tmp_path / "torch-fl.toml"
     if text is not None:
         path.write_text(text)
+    around = {"FL_CUDA_VIEW": "0", "FL_VISIBLE_DEVICES": None}
     return run_child(
         f"""
         import os
@@ -100,7 +101,7 @@ def settings_of(text, tmp_path, named=True, **environment):
             torch.fl.config.visible_devices = torch.fl.config.chip_path = torch.fl.config.device = ""
         print(torch.ones(3).sum().item(), torch.ones(3, device="fl").sum().item())
         """,
-        **{**({"FL_CONFIG": str(path)} if named else {}), "FL_CUDA_VIEW": "0", **environment},
+        **{**({"FL_CONFIG": str(path)} if named else {}), **around, **environment},
     )
 
 
