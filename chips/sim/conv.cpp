@@ -103,13 +103,21 @@ bool optimised(const Desc& desc) {
   return desc && !std::strstr(desc.impl_info_str(), "ref");
 }
 
+// oneDNN's batch-reduce kernels take channels-last halves in pairs.  Of an odd number of channels the last is
+// paired with what lies after it, times 0: NaN if that is not finite.
+bool reads_beyond(const char* kernel, const Conv& c) {
+  int64_t channels = (c.kind == FL_CONV_BACKWARD_DATA ? c.y : c.x).sizes[1] / c.groups;
+  return c.kind != FL_CONV_BACKWARD_WEIGHT && c.x.dtype != FL_F32 && channels % 2 &&
+         std::strstr(kernel, "brg");
+}
+
 bool depthwise(const Conv& c) {
   return c.groups > 1 && c.x.sizes[1] == c.groups && c.y.sizes[1] == c.groups && c.x.ndim == 4;
 }
 
-// Leaves p.kernel unusable when oneDNN has nothing optimised.  `middle`: the layout that it works in when x
-// and y lie in none that it likes.
-void prepare(Prepared& p, const Conv& c, memory::format_tag middle) {
+// Leaves p.kernel unusable when oneDNN has nothing optimised, or what it has reads beyond.  `middle`: the
+// layout that it works in when x and y lie in none that it likes; `last`: channels-last is one.
+void prepare(Prepared& p, const Conv& c, memory::format_tag middle, bool last) {
   memory::desc x = user_desc(c.x), w = user_weight_desc(c), y = user_desc(c.y), bias;
   if (c.bias) bias = memory::desc({c.w.sizes[0]}, dnnl_type(c.bias.dtype), memory::format_tag::a);
   // Channels-last is as fast as oneDNN's own layouts; plain NCHW is not, even
@@ -117,7 +125,7 @@ void prepare(Prepared& p, const Conv& c, memory::format_tag middle) {
   auto in = [](const memory::desc& d, memory::format_tag tag) {
     return memory::desc(d.get_dims(), d.get_data_type(), tag);
   };
-  bool last = channels_last(c.x) && channels_last(c.y);
+  last = last && channels_last(c.x) && channels_last(c.y);
   memory::desc any_x = last ? x : in(x, middle), any_y = last ? y : in(y, middle),
                any_w = in(w, memory::format_tag::any);
   int n = c.spatial();
@@ -145,7 +153,7 @@ void prepare(Prepared& p, const Conv& c, memory::format_tag middle) {
       algorithm, any_x, any_w, c.kind == FL_CONV_FORWARD ? bias : memory::desc(), any_y, stride, dilation,
       padding, right, attr, true);
   if (c.kind == FL_CONV_FORWARD) {
-    if (!optimised(forward)) return;
+    if (!optimised(forward) || reads_beyond(forward.impl_info_str(), c)) return;
     bind(forward, DNNL_ARG_SRC, forward.src_desc(), DNNL_ARG_WEIGHTS, forward.weights_desc(), DNNL_ARG_DST,
          forward.dst_desc(), DNNL_ARG_BIAS);
     return;
@@ -154,7 +162,7 @@ void prepare(Prepared& p, const Conv& c, memory::format_tag middle) {
   if (c.kind == FL_CONV_BACKWARD_DATA) {
     dnnl::convolution_backward_data::primitive_desc desc(
         dnnl_engine(), algorithm, any_x, any_w, any_y, stride, dilation, padding, right, forward, attr, true);
-    if (!optimised(desc)) return;
+    if (!optimised(desc) || reads_beyond(desc.impl_info_str(), c)) return;
     bind(desc, DNNL_ARG_DIFF_SRC, desc.diff_src_desc(), DNNL_ARG_WEIGHTS, desc.weights_desc(),
          DNNL_ARG_DIFF_DST, desc.diff_dst_desc(), 0);
   } else {
@@ -187,13 +195,18 @@ void leave(Context& context, Operand& o, const Tensor& t, void* memory) {
 // Of several channels a group oneDNN chooses the layout well.  Of one it takes channels-last, which costs
 // more to reorder than all the rest, before blocks of a vector's channels.
 void prepare(Prepared& p, const Conv& c) {
+  using tag = memory::format_tag;
   if (depthwise(c)) {
     const bool wide = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core;
-    prepare(p, c, wide ? memory::format_tag::nChw16c : memory::format_tag::nChw8c);
+    prepare(p, c, wide ? tag::nChw16c : tag::nChw8c, true);
     if (p.kernel.usable()) return;
     p = Prepared();
   }
-  prepare(p, c, memory::format_tag::any);
+  prepare(p, c, tag::any, true);
+  if (p.kernel.usable() || c.x.dtype == FL_F32) return;
+  constexpr tag kBlocked[] = {tag::nCw16c, tag::nChw16c, tag::nCdhw16c};  // filled up with zeros
+  p = Prepared();
+  prepare(p, c, kBlocked[c.spatial() - 1], false);
 }
 
 // False: oneDNN does not take it, and nothing happened.

@@ -187,3 +187,41 @@ def test_integers(dtype):
                 x,
                 tensor(4, 3, 3, 3, dtype=dtype),
             )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "rank, channels, out, kernel, groups",
+    [
+        (2, 3, 8, 3, 1),
+        (2, 5, 4, 2, 1),
+        (2, 4, 5, 3, 1),
+        (2, 33, 17, 1, 1),
+        (2, 17, 33, 3, 1),
+        (2, 6, 10, 3, 2),
+        (2, 9, 9, 3, 9),
+        (1, 7, 7, 5, 1),
+        (3, 3, 5, 3, 1),
+    ],
+)
+def test_nan_reaches_its_windows_alone(rank, channels, out, kernel, groups, dtype):
+    """Not what a kernel fills pairs and vectors up with.  PyTorch's CPU is right in float32 alone."""
+    x = tensor(2, channels, *[9] * rank, dtype=dtype)
+    w = tensor(out, channels // groups, *[kernel] * rank, dtype=dtype)
+    middle = (0, 0) + (4,) * rank
+    x[middle] = float("nan")
+    f = getattr(F, f"conv{rank}d")
+
+    def nan(convert, format=torch.contiguous_format):
+        a, b = (convert(t).detach() for t in (x, w))
+        a, b = a.to(memory_format=format).requires_grad_(), b.requires_grad_()
+        y = f(a, b, padding=kernel // 2, groups=groups)
+        gradient = torch.ones_like(y)
+        gradient[middle] = float("nan")
+        y.backward(gradient)
+        return [t.isnan().cpu() for t in (y, a.grad, b.grad)]
+
+    want = nan(torch.Tensor.float)
+    for format in [torch.contiguous_format, torch.channels_last][: 1 + (rank == 2)]:
+        for g, h, what in zip(nan(to_device, format), want, ("y", "x", "w"), strict=True):
+            assert torch.equal(g, h), (what, format)
