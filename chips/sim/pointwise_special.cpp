@@ -94,7 +94,8 @@ double bessel_scaled(double x) {
 }
 double i0e(double x) { return std::isnan(x) ? x : bessel_scaled<0>(x); }
 double i1e(double x) { return std::isnan(x) ? x : std::copysign(bessel_scaled<1>(x), x); }
-// In two steps: exp(x) alone overflows before the product does.  NaN at infinity, as PyTorch's own kernels have it.
+// In two steps: exp(x) alone overflows before the product does.  NaN at infinity, as PyTorch's own kernels
+// have it.
 double i0(double x) {
   double half = std::exp(std::fabs(x) / 2);
   return i0e(x) * half * half;
