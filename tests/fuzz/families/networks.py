@@ -86,7 +86,9 @@ def convolutions(g):
         text = f"F.conv_transpose{rank}d({a}, {weight}, {inline(g, (out,), a)}, {more})"
     else:
         text = f"F.conv{rank}d({a}, {inline(g, (out, channels // groups, *kernel), a)}, {inline(g, (out,), a)}, {more})"
-    if rank == 1:  # as an image of one row, whose order in memory is an accident of the CPU
+    # The order in memory of an image of one row, and of groups whose channels are of one element each, is an
+    # accident of the CPU.
+    if rank == 1 or (groups > 1 and t.shape[-rank:].numel() == 1):
         text += ".contiguous()"
     return g.add(text, a, kind="accumulated", terms=256 * channels * 27)
 
