@@ -82,7 +82,8 @@ class Generator:
         line = f"{name} = {expression}" if makes else expression
         if uses and self.rng.random() < 0.08:
             line = f"with side({device}, {self.rng.randrange(2)}): {line}"
-        step = Step(line, (name,) if makes else (), tuple(uses), tuple(writes), kind, terms, factors)
+        sure = tuple(used for used in uses if finite(self.tensor(used)))
+        step = Step(line, (name,) if makes else (), tuple(uses), tuple(writes), kind, terms, factors, sure)
         try:
             exec(line, self.environment)
         except Exception as error:

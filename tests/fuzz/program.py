@@ -24,6 +24,7 @@ class Step:
     kind: str = "exact"  # how results are compared: exact, rounded, accumulated; raises: both sides refuse
     terms: int = 1  # accumulated: how many products or sums meet in one element
     factors: int = 1  # accumulated: how many meet in one product; of equal ones every rounding goes one way
+    finite: tuple[str, ...] = ()  # of `uses`: had finite values when the step was made
 
 
 @dataclass
@@ -289,7 +290,12 @@ def replay(program: Program) -> None:
     for number, step in enumerate(program.steps):
         # A shape may depend on values (unique, nonzero), which here are the device's: what the CPU took when
         # the program was made, it may refuse now.  The device has to as well, and what needs it is left out.
-        if not pair.missing.intersection(step.uses):
+        # Nor may a step that was made for finite values still have them: what was rounded to 0 then is 0 / 0 now.
+        if pair.missing.intersection(step.uses) or not all(
+            pair.cpu[name].isfinite().all() for name in step.finite
+        ):
+            pair.missing.update(step.makes)
+        else:
             pair.run_device(number, step, pair.run_cpu(step))
     # A stray write shows in a tensor that no line touched.
     last = Step("", kind="exact")
