@@ -21,7 +21,7 @@ COMPARISONS = "eq ne lt le gt ge logical_and logical_or logical_xor".split()
 BITWISE = "bitwise_and bitwise_or bitwise_xor".split()
 INTEGER_UNARY = "abs neg sign square bitwise_not".split()
 INTEGER_BINARY = (
-    "torch.gcd({a}, {b})",
+    "torch.gcd({a} // 2, {b} // 2)",  # of the least integer and another PyTorch's may be negative
     "torch.lcm({a} % 7, {b} % 7)",
     "torch.remainder({a}, {b} | 1)",
     "torch.fmod({a}, {b} | 1)",
