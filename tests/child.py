@@ -8,9 +8,16 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
 BUILD = Path(os.environ.get("FL_BUILD_DIR", Path(__file__).parents[1] / "build"))
+# For what happens where there is no device at all.
+no_chip_package = pytest.mark.skipif(
+    bool(entry_points(group="torch_fl.chips")), reason="a chip is installed, and has devices"
+)
 TEMPLATE = str(BUILD / "chips" / "libfl_template.so")
 
 

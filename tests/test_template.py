@@ -140,11 +140,11 @@ def test_optional_opcodes_are_formulas():
             for values in (positive, between)[: 1 + n % 2]:  # of even order it has roots left of 0
                 want, got = torch.polygamma(n, values.double()).float(), torch.polygamma(n, values.to("template:0")).cpu()
                 torch.testing.assert_close(got, want, rtol=2e-5, atol=1e-6, msg=lambda m: f"polygamma {n}: {m}")
-            # There, to the precision of the two terms that cancel; at its ends as PyTorch's kernel.
-            terms = (between.frac().abs().clamp_max(0.5) ** -(n + 1.0)) * math.factorial(n)
-            want, got = torch.polygamma(n, between.double()), torch.polygamma(n, between.to("template:0")).cpu()
-            assert ((got - want).abs() < 4e-7 * terms.double() + 2e-5 * want.abs()).all(), n
-            if n > 1:
+            if n % 2 == 0:  # there, to the precision of the two terms that cancel
+                terms = (between.frac().abs().clamp_max(0.5) ** -(n + 1.0)) * math.factorial(n)
+                want, got = torch.polygamma(n, between.double()), torch.polygamma(n, between.to("template:0")).cpu()
+                assert ((got - want).abs() < 4e-7 * terms.double() + 2e-5 * want.abs()).all(), n
+            if n > 1:  # at its ends as PyTorch's kernel
                 want, got = torch.polygamma(n, ends), torch.polygamma(n, ends.to("template:0")).cpu()
                 torch.testing.assert_close(got, want, equal_nan=True, msg=lambda m: f"polygamma {n}: {m}")
         for s in (1.5, 3.0, 20.0):

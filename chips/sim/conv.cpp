@@ -98,17 +98,17 @@ void prepare_operand(Operand& o, const memory::desc& user, const memory::desc& k
   o.reorder.bind(DNNL_ARG_TO, to);
 }
 
-template <class Desc>
-bool optimised(const Desc& desc) {
-  return desc && !std::strstr(desc.impl_info_str(), "ref");
-}
-
 // oneDNN's batch-reduce kernels take channels-last halves in pairs.  Of an odd number of channels the last is
 // paired with what lies after it, times 0: NaN if that is not finite.
 bool reads_beyond(const char* kernel, const Conv& c) {
   int64_t channels = (c.kind == FL_CONV_BACKWARD_DATA ? c.y : c.x).sizes[1] / c.groups;
   return c.kind != FL_CONV_BACKWARD_WEIGHT && c.x.dtype != FL_F32 && channels % 2 &&
          std::strstr(kernel, "brg");
+}
+
+template <class Desc>
+bool suits(const Desc& desc, const Conv& c) {
+  return desc && !std::strstr(desc.impl_info_str(), "ref") && !reads_beyond(desc.impl_info_str(), c);
 }
 
 bool depthwise(const Conv& c) {
@@ -153,7 +153,7 @@ void prepare(Prepared& p, const Conv& c, memory::format_tag middle, bool last) {
       algorithm, any_x, any_w, c.kind == FL_CONV_FORWARD ? bias : memory::desc(), any_y, stride, dilation,
       padding, right, attr, true);
   if (c.kind == FL_CONV_FORWARD) {
-    if (!optimised(forward) || reads_beyond(forward.impl_info_str(), c)) return;
+    if (!suits(forward, c)) return;
     bind(forward, DNNL_ARG_SRC, forward.src_desc(), DNNL_ARG_WEIGHTS, forward.weights_desc(), DNNL_ARG_DST,
          forward.dst_desc(), DNNL_ARG_BIAS);
     return;
@@ -162,14 +162,14 @@ void prepare(Prepared& p, const Conv& c, memory::format_tag middle, bool last) {
   if (c.kind == FL_CONV_BACKWARD_DATA) {
     dnnl::convolution_backward_data::primitive_desc desc(
         dnnl_engine(), algorithm, any_x, any_w, any_y, stride, dilation, padding, right, forward, attr, true);
-    if (!optimised(desc) || reads_beyond(desc.impl_info_str(), c)) return;
+    if (!suits(desc, c)) return;
     bind(desc, DNNL_ARG_DIFF_SRC, desc.diff_src_desc(), DNNL_ARG_WEIGHTS, desc.weights_desc(),
          DNNL_ARG_DIFF_DST, desc.diff_dst_desc(), 0);
   } else {
     dnnl::convolution_backward_weights::primitive_desc desc(dnnl_engine(), algorithm, any_x, any_w, bias,
                                                             any_y, stride, dilation, padding, right, forward,
                                                             attr, true);
-    if (!optimised(desc)) return;
+    if (!suits(desc, c)) return;
     bind(desc, DNNL_ARG_SRC, desc.src_desc(), DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc(),
          DNNL_ARG_DIFF_DST, desc.diff_dst_desc(), DNNL_ARG_DIFF_BIAS);
   }

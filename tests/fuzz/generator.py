@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from program import LAYOUTS, Program, Step, environment
+from program import LAYOUTS, Program, Step, environment, finite
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -155,10 +155,6 @@ def has_dims(t):
 
 def filled(t):
     return t.numel() > 0
-
-
-def finite(t):
-    return bool(t.isfinite().all())
 
 
 def writable(t):

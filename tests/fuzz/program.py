@@ -283,6 +283,10 @@ class Pair:
                 cpu[once].copy_(ours[once])
 
 
+def finite(t):
+    return bool(t.isfinite().all())
+
+
 def replay(program: Program) -> None:
     """Run a program on both sides; raises Difference."""
     torch.manual_seed(program.seed)
@@ -292,7 +296,7 @@ def replay(program: Program) -> None:
         # the program was made, it may refuse now.  The device has to as well, and what needs it is left out.
         # Nor may a step that was made for finite values still have them: what was rounded to 0 then is 0 / 0 now.
         if pair.missing.intersection(step.uses) or not all(
-            pair.cpu[name].isfinite().all() for name in step.finite
+            finite(pair.cpu[name]) for name in step.finite
         ):
             pair.missing.update(step.makes)
         else:

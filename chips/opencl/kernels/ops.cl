@@ -127,7 +127,7 @@ static inline int CAST_F32_I32(float a) { return TO_INT(a); }
 static inline float CAST_U64_F32(long a) { return (float)(ulong)a; }
 #define COMPLEX_CASTS(c, real, pair)                                                               \
   static inline uchar CAST_##c##_BOOL(pair a) { return a.x != 0 || a.y != 0; }                     \
-  static inline int CAST_##c##_I32(pair a) { return TO_INT(a.x); }                                  \
+  static inline int CAST_##c##_I32(pair a) { return TO_INT(a.x); }                                 \
   static inline long CAST_##c##_I64(pair a) { return (long)a.x; }                                  \
   static inline float CAST_##c##_F32(pair a) { return (float)a.x; }                                \
   static inline pair CAST_BOOL_##c(uchar a) { return (pair)((real)a, 0); }                         \
